@@ -167,11 +167,18 @@ type Rule struct {
 	AllEvents  bool          // the manifest has no events, so all are selected
 	Delivery   Delivery
 	Resync     *time.Duration // nil: the source's
+	Schedule   *Schedule      // nil: none
 	Payload    *Value         // nil: the rule sends objects; zero: mistaken
 	Attach     []Attachment   // sorted by name
 	Actions    []Action       // nil: the rule has a handler
 	Prune      bool           // delete what the rule applied and no longer applies
 	OwnChanges bool           // deliver changes that the rule itself made
+}
+
+// Schedule says when a rule receives all members.
+type Schedule struct {
+	Cron []Text // cron expressions, or @start
+	Zone Text   // of the IANA time zone database; zero: UTC
 }
 
 // Attachment is a name for objects that a rule sends along.

@@ -97,6 +97,8 @@ var meant = map[string]string{
 	"after":         "for: 5m waits until where has held that long",
 	"condition":     "where is about an object, when about a change",
 	"debounce":      "for: 30s waits until where has held that long",
+	"cron":          "schedule: {cron: \"0 3 * * *\"} tells of all objects at moments of the clock",
+	"every":         "cron has a cron expression such as \"0 * * * *\"; resync: 1h is an interval",
 	"delay":         "for: 30s waits until where has held that long",
 	"duration":      "for: 5m waits until where has held that long",
 	"filter":        "where is about an object, when about a change",

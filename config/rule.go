@@ -21,7 +21,7 @@ const (
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "for", "due", "events", "when", "delivery", "resync", "payload", "attach",
+		"source", "where", "for", "due", "events", "when", "delivery", "resync", "schedule", "payload", "attach",
 		"handler", "actions", "prune", "ownChanges")
 	rule := Rule{
 		Name:      name.String(),
@@ -30,10 +30,11 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		For:       r.duration(spec.get("for"), "spec.for", false, minFor, maxFor, 0),
 		Due:       r.expression(spec.get("due"), "spec.due"),
 		When:      r.expression(spec.get("when"), "spec.when"),
-		Events:    r.events(spec.get("events")),
+		Events:    r.events(spec),
 		AllEvents: !spec.has("events"),
 		Delivery:  Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
 		Resync:    r.ruleResync(spec.get("resync")),
+		Schedule:  r.schedule(spec.get("schedule")),
 		Payload:   r.payload(spec.get("payload")),
 		Attach:    r.attach(spec.get("attach")),
 		Actions:   r.actions(spec),
@@ -43,6 +44,10 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 	if spec.has("for") && spec.has("due") {
 		r.mistake(spec.get("due"), "a rule has for or due, not both: "+
 			"for counts from when where began to hold, due computes the time")
+	}
+	if spec.has("schedule") && spec.has("resync") {
+		r.mistake(spec.get("resync"), "a rule has schedule or resync, not both: "+
+			"each says when it is told of all objects")
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {
@@ -63,10 +68,24 @@ func (r *reader) reference(n *yaml.Node, what string) (string, Text) {
 	return s, r.text(n)
 }
 
-func (r *reader) events(n *yaml.Node) []string {
-	if n == nil {
+// events reads the events of a rule. A rule with a schedule is told of its moments only, unless it
+// asks for more.
+func (r *reader) events(spec mapping) []string {
+	n := spec.get("events")
+	switch {
+	case n == nil && spec.has("schedule"):
+		return []string{"synced"}
+	case n == nil:
 		return slices.Clone(events)
 	}
+	out := r.someEvents(n)
+	if spec.has("schedule") && len(out) > 0 && !slices.Contains(out, "synced") {
+		r.mistake(n, "spec.events lacks synced, and a schedule tells of objects as synced")
+	}
+	return out
+}
+
+func (r *reader) someEvents(n *yaml.Node) []string {
 	return r.set(n, "spec.events", "events", func(s string) string {
 		if slices.Contains(events, s) {
 			return ""
@@ -92,6 +111,28 @@ func (r *reader) ruleResync(n *yaml.Node) *time.Duration {
 	}
 	d := r.duration(n, "spec.resync", true, minResync, maxResync, 0)
 	return &d
+}
+
+// schedule reads a schedule. Package plan checks its expressions and its zone.
+func (r *reader) schedule(n *yaml.Node) *Schedule {
+	if n == nil {
+		return nil
+	}
+	spec := r.mapping(n, n, "spec.schedule", "cron", "zone")
+	s := new(Schedule)
+	cron := spec.need("cron")
+	if cron != nil && cron.Kind != yaml.SequenceNode {
+		cron = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{cron}}
+	}
+	for _, item := range r.list(cron, "spec.schedule.cron", "cron expressions") {
+		if r.str(item, "spec.schedule.cron") != "" {
+			s.Cron = append(s.Cron, r.text(item))
+		}
+	}
+	if zone := spec.get("zone"); r.str(zone, "spec.schedule.zone") != "" {
+		s.Zone = r.text(zone)
+	}
+	return s
 }
 
 func (r *reader) attach(n *yaml.Node) []Attachment {

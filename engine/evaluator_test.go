@@ -14,6 +14,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -84,12 +85,9 @@ func matches(e *Engine) map[string]uint64 {
 func TestResyncGoesToRulesWithItsInterval(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, fourRules)
-	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(in.resyncs(), want) {
-		t.Fatalf("resyncs %v, want %v", in.resyncs(), want)
-	}
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
-	in.Take(source.Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: 600}, Resync: 10 * time.Minute})
+	in.Take(source.Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: 600}, Round: timing.Every(10 * time.Minute)})
 	want := map[string]uint64{"all": 2, "hourly": 1, "small": 2, "large": 0}
 	if diff := cmp.Diff(want, matches(e)); diff != "" {
 		t.Errorf("matches (-want +got)\n%s", diff)

@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -60,25 +61,25 @@ func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *i
 			in.time(len(in.waits) - 1)
 		}
 		rules = append(rules, evaluate.Binding{
-			Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn,
+			Rule: &r.Rule.Rule, Caches: r.caches, KnowsOwn: r.knowsOwn,
+			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
 		})
 	}
 	scope := evaluate.NewScope(object.NewDecoder(planned.View), object.NewDecoder(old))
 	in.evaluator = evaluate.New(rules, in.standing, scope)
 	in.record = e.newRecord(planned, informer)
-	informer.Consume(in, in.resyncs()...)
+	informer.Consume(in, in.timetables()...)
 	return in
 }
 
-// resyncs returns the intervals at which rules are resynced, each once.
-func (in *intake) resyncs() (intervals []time.Duration) {
+// timetables returns those of the rounds that rules see.
+func (in *intake) timetables() (tables []timing.Timetable) {
 	for _, r := range in.rules {
-		if r.Resync > 0 {
-			intervals = append(intervals, r.Resync)
+		if r.Rounds != nil {
+			tables = append(tables, r.Rounds)
 		}
 	}
-	slices.Sort(intervals)
-	return slices.Compact(intervals)
+	return tables
 }
 
 // standing returns how a rule takes part in the evaluation of a step.
@@ -109,10 +110,10 @@ func (in *intake) Take(s source.Step) {
 // evaluate adds to c what the step does to the rules, and to the record.
 func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	d := s.Delta
-	if s.Resync == 0 {
+	if s.Round == nil {
 		defer in.note(d, c)
 	}
-	step := evaluate.Step{Delta: d, Tree: s.Tree, Resync: s.Resync, Gap: s.Gap, Now: in.clock.Now()}
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: in.clock.Now()}
 	switch {
 	case in.resuming.isPart(d):
 		in.lastOf(step, c)

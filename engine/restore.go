@@ -21,6 +21,7 @@ type loaded struct {
 	letters   []delivery.Letter
 	left      map[string]state.Snapshot  // informers that a rule has left, by id
 	waiting   map[string][]state.LaneKey // by rule
+	notes     map[noteID][]byte
 }
 
 // restore resumes from the state once it is known to belong to this cluster. It returns early when
@@ -73,6 +74,7 @@ func (e *Engine) load() (from loaded, err error) {
 		snapshots: make(map[*intake]state.Snapshot),
 		left:      make(map[string]state.Snapshot),
 		waiting:   make(map[string][]state.LaneKey),
+		notes:     make(map[noteID][]byte),
 	}
 	rules, err := e.store.Rules()
 	if err != nil {
@@ -81,6 +83,13 @@ func (e *Engine) load() (from loaded, err error) {
 	for _, r := range rules {
 		from.cut.Rules[r.Name] = resume.Memory{Name: r.Name, Resource: r.Resource, Seen: r.Seen}
 		from.paused[r.Name] = r.Paused
+	}
+	notes, err := e.store.Notes()
+	if err != nil {
+		return loaded{}, err
+	}
+	for _, n := range notes {
+		from.notes[noteID{n.Rule, n.Name}] = n.Value
 	}
 	if from.letters, err = e.store.Letters(); err != nil {
 		return loaded{}, err
@@ -147,6 +156,7 @@ func (e *Engine) resume(from loaded) {
 	for _, in := range e.intakes {
 		objects += len(from.snapshots[in].Objects)
 		in.resume(from.snapshots[in], from.decision)
+		in.restoreRounds(from.notes)
 	}
 	end = e.begin()
 	for _, in := range e.intakes { // after everything that rules have seen was loaded

@@ -62,6 +62,9 @@ type RuleStatus struct {
 	// does. It is zero if none waits.
 	Pending int
 	NextDue time.Time
+	// NextRound is when the rule is told of all members again: by its schedule or its resync. It is
+	// zero if it never is.
+	NextRound time.Time
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
@@ -112,6 +115,7 @@ func (e *Engine) Status() Status {
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.last.Load(), Pending: pending, NextDue: next,
+			NextRound: r.nextRound(),
 		})
 	}
 	for _, d := range e.dispatchers {

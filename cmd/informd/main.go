@@ -16,6 +16,9 @@ import (
 	"github.com/informd/informd/cmd/informd/ruletest"
 	"github.com/informd/informd/cmd/informd/trial"
 
+	// Schedules name time zones, which an image without files does not have.
+	_ "time/tzdata"
+
 	// A handler's shim is this program, executed again.
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Standing is how a rule takes part in the evaluation of an informer's steps. For the zero
@@ -26,8 +27,10 @@ type Standing struct {
 // Binding is a rule with the caches that its expressions read.
 type Binding struct {
 	*rule.Rule
-	Resync time.Duration // the interval of the resync rounds that it sees; 0 means none
-	Caches *Caches
+	Rounds timing.Timetable // of the rounds that it sees; nil means none
+	// OnlyInRounds says that it sees objects as Synced in its rounds only, and not at first sight.
+	OnlyInRounds bool
+	Caches       *Caches
 	// KnowsOwn says that the rule recognizes its own changes. Its matches then carry
 	// [Step].Version.
 	KnowsOwn bool
@@ -39,9 +42,9 @@ type Step struct {
 	// Tree holds the decoded fields of Delta.Object that the rules read. If it is nil, the Evaluator
 	// decodes the object when needed.
 	Tree any
-	// Resync is the interval of the resync round that the step belongs to. Only rules with that
-	// interval see such a step. 0 means that all rules see it.
-	Resync time.Duration
+	// Round is the timetable of the round that the step belongs to. Only rules with that timetable
+	// see such a step. nil means that all rules see it.
+	Round timing.Timetable
 	// Version names the change by its resourceVersions, so that a rule can recognize its own
 	// change. It is "" if no rule needs it.
 	Version string
@@ -78,7 +81,7 @@ func (e *Evaluator) Evaluate(s Step, c *Change) {
 	}
 	e.scope.Enter(nil, s.Now)
 	e.set.Each(s.Delta, e.scope, func(i int, _ *rule.Rule) {
-		if s.Resync != 0 && e.rules[i].Resync != s.Resync {
+		if s.Round != nil && e.rules[i].Rounds != s.Round {
 			return
 		}
 		if standing := e.standing(i); !standing.Deaf {
@@ -96,6 +99,9 @@ func (e *Evaluator) match(i int, standing Standing, s Step, c *Change) {
 		e.matchInTime(i, standing, s, c)
 		return
 	}
+	if !r.hears(s) {
+		return
+	}
 	evaluate := r.Match
 	if standing.Undecided {
 		evaluate = r.Member
@@ -105,6 +111,11 @@ func (e *Evaluator) match(i int, standing Standing, s Step, c *Change) {
 		m.Version = s.Version
 	}
 	c.add(i, m, ok, err)
+}
+
+// hears reports whether the rule hears of the step at all, besides its membership.
+func (r *Binding) hears(s Step) bool {
+	return !r.OnlyInRounds || s.Delta.Type != delta.Synced || s.Round != nil
 }
 
 // prunes reports whether the event makes the rule delete what it applied. Such an event is

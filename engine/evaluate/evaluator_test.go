@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/timing"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -45,7 +46,7 @@ func evaluator(t *testing.T, cache evaluate.Cache, standing map[string]evaluate.
 	var rules []evaluate.Binding
 	for _, r := range informer.Rules {
 		rules = append(rules, evaluate.Binding{
-			Rule: &r.Rule, Resync: r.Resync, KnowsOwn: true,
+			Rule: &r.Rule, Rounds: r.Rounds, KnowsOwn: true,
 			Caches: &evaluate.Caches{Own: evaluate.Reading{Cache: cache, Paths: r.Paths()}},
 		})
 	}
@@ -113,7 +114,7 @@ func TestEvaluate(t *testing.T) {
 		},
 		{
 			why:  "a resync round is for the rules with its interval",
-			step: evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: large, Round: 7}, Resync: time.Hour},
+			step: evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: large, Round: 7}, Round: timing.Every(time.Hour)},
 			want: []string{"2 synced 2 " + `"2"`},
 		},
 		{

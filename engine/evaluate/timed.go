@@ -13,13 +13,14 @@ import (
 func (e *Evaluator) matchInTime(i int, standing Standing, s Step, c *Change) {
 	r := &e.rules[i]
 	mark := standing.Marks(s.Delta.Object)
-	p := rule.Progress{Mark: mark, IsKnown: s.Resync != 0, Gap: s.Gap}
+	p := rule.Progress{Mark: mark, IsKnown: s.Round != nil, Gap: s.Gap}
 	m, ok, next, err := r.MemberInTime(s.Delta, p, e.scope)
 	c.wait(i, s.Delta.Object, mark, next)
 	version := s.Version
 	if r.prunes(m.Delta) {
 		version = ""
 	}
+	ok = ok && (m.Delta.Type != delta.Synced || r.hears(s))
 	e.decide(i, standing, m, ok, err, version, c)
 }
 
@@ -113,7 +114,8 @@ func (e *Evaluator) tellInside(i int, s Step, c *Change) {
 	defer contain(i, c)
 	e.scope.Enter(e.rules[i].Caches, s.Now)
 	m := rule.Match{Delta: s.Delta, Undecided: true}
-	e.decide(i, standing, m, e.rules[i].Events.Has(s.Delta.Type), nil, "", c)
+	ok := e.rules[i].Events.Has(s.Delta.Type) && e.rules[i].hears(s)
+	e.decide(i, standing, m, ok, nil, "", c)
 }
 
 // Unwait adds to c that an object that is gone no longer waits for a rule.

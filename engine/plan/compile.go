@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Compile makes a Plan, or returns every mistake that it finds. It also takes a configuration with
@@ -20,7 +21,8 @@ func Compile(c *config.Config) (*Plan, config.Mistakes) {
 	b := &builder{
 		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source),
 		whole: make(map[*Informer]bool), looked: make(map[*Informer]*object.Paths),
-		indexes: make(map[string][]string), programs: make(map[compiled]*expr.Program),
+		schedules: make(map[string]*timing.Schedule),
+		indexes:   make(map[string][]string), programs: make(map[compiled]*expr.Program),
 	}
 	for _, s := range c.Sources {
 		b.addSource(s)
@@ -55,7 +57,9 @@ type builder struct {
 	// programs has what is compiled. Rules that write the same expression share a program, so many
 	// rules that are alike take less memory, and less of the processor's caches.
 	programs map[compiled]*expr.Program
-	mistakes config.Mistakes
+	// schedules are those of rules, by their texts.
+	schedules map[string]*timing.Schedule
+	mistakes  config.Mistakes
 }
 
 // compiled is what makes one program differ from another.
@@ -132,7 +136,12 @@ func (b *builder) addRule(r config.Rule) {
 		}
 	}
 	configured, _ := b.config.Source(r.Source)
-	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
+	switch resync := *cmp.Or(r.Resync, &configured.Resync); {
+	case r.Schedule != nil:
+		out.Rounds, out.OnlyInRounds = b.schedule(r.Schedule), true
+	case resync > 0:
+		out.Rounds = timing.Every(resync)
+	}
 	if r.Payload == nil && (r.Actions == nil || r.Handler != "") && configured.Keep == config.Needed {
 		b.mistake(r.SourceAt, "source %q keeps only what is needed, "+
 			"and a rule without a payload needs whole objects: "+
@@ -152,6 +161,32 @@ func (b *builder) addRule(r config.Rule) {
 	for _, informer := range source.Informers {
 		informer.Rules = append(informer.Rules, out)
 	}
+}
+
+// schedule makes a timetable. Rules with the same schedule share it.
+func (b *builder) schedule(s *config.Schedule) timing.Timetable {
+	mistakes := len(b.mistakes)
+	var cron []string
+	for _, expression := range s.Cron {
+		cron = append(cron, expression.String())
+		if _, err := timing.NewSchedule(cron[len(cron)-1:], ""); err != nil {
+			b.mistake(expression, "%s", err)
+		}
+	}
+	schedule, err := timing.NewSchedule(nil, s.Zone.String())
+	if err != nil {
+		b.mistake(s.Zone, "%s", err)
+	}
+	if len(b.mistakes) > mistakes {
+		return schedule
+	}
+	if schedule, err = timing.NewSchedule(cron, s.Zone.String()); err != nil {
+		return nil // cannot happen: all parts are checked
+	}
+	if b.schedules[schedule.String()] == nil {
+		b.schedules[schedule.String()] = schedule
+	}
+	return b.schedules[schedule.String()]
 }
 
 // attach compiles an attachment. It reports sources whose objects are not kept whole.

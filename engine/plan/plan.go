@@ -4,14 +4,13 @@
 package plan
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Plan is a compiled configuration.
@@ -58,7 +57,10 @@ type Rule struct {
 	Source  *Source
 	Handler string // empty if the rule only has Actions
 	Every   bool
-	Resync  time.Duration // 0: never
+	// Rounds says when the rule receives all members as Synced; nil: never. OnlyInRounds says that it
+	// does not receive them at first sight.
+	Rounds       timing.Timetable
+	OnlyInRounds bool
 	// OwnChanges makes the rule receive changes that it made itself.
 	OwnChanges bool
 	// Prune has the resources, sorted, of which the rule deletes objects that it no longer applies;

@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/timing"
 )
 
 func compile(t *testing.T, manifests string) (*Plan, config.Mistakes) {
@@ -144,8 +145,8 @@ func TestRules(t *testing.T) {
 		ruleOf("own", `source: a, handler: print, resync: 1h, delivery: every, events: [deleted]`)+
 		ruleOf("never", `source: a, handler: print, resync: 0`))
 	plain, own, never := p.Rules[0], p.Rules[1], p.Rules[2]
-	if plain.Resync != 10*time.Minute || own.Resync != time.Hour || never.Resync != 0 {
-		t.Errorf("resyncs %v, %v, %v", plain.Resync, own.Resync, never.Resync)
+	if plain.Rounds != timing.Every(10*time.Minute) || own.Rounds != timing.Every(time.Hour) || never.Rounds != nil {
+		t.Errorf("rounds %v, %v, %v", plain.Rounds, own.Rounds, never.Rounds)
 	}
 	if plain.Every || !own.Every || plain.Events != delta.All || own.Events != delta.SetOf(delta.Deleted) {
 		t.Errorf("the delivery or the events are wrong: %+v and %+v", plain, own)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Consumer takes the steps of one informer. Calls for one informer never overlap and keep the
@@ -25,6 +26,9 @@ type Consumer interface {
 	// again; the zero time means when [Informer.Wake] is called. get returns an object that the
 	// consumer knows, or nil. The first call comes after CaughtUp.
 	Tick(now time.Time, get func(key string) *object.Object) (again time.Time)
+	// Round is called when a round has begun, and again when the consumer has taken all its steps.
+	// number is that of the round's deltas.
+	Round(of timing.Timetable, number int64, isOver bool)
 }
 
 // Step is one step of an informer: a change of one object, a move of its position, or both.
@@ -39,9 +43,9 @@ type Step struct {
 	// object came back or is gone. If it came back, Delta is Synced, whether or not the
 	// resourceVersion changed. If it is gone, Delta is Deleted and Delta.Object is Saved.
 	Saved *object.Object
-	// Resync is the interval of the resync round that the step belongs to. Such a step is only for
-	// rules with that interval and is never recorded. 0 means that the step is for all rules.
-	Resync time.Duration
+	// Round is the timetable of the round that the step belongs to. Such a step is only for rules
+	// with that timetable and is never recorded. nil means that the step is for all rules.
+	Round timing.Timetable
 	// Gap says that the delta comes from a list, and not from a watch. The object may have changed
 	// several times since Delta.Old.
 	Gap bool
@@ -52,12 +56,22 @@ type Step struct {
 	Position string
 }
 
-// Consume sets the consumer, and the intervals at which it takes every object as Synced. An
-// interval below a second counts as a second; 0 means none. Call Consume at most once, before the
+// Consume sets the consumer, and the timetables of the rounds in which it takes every object as
+// Synced. Rounds begin once the informer has caught up. Call Consume at most once, before the
 // informer runs. Without a consumer, or with a nil one, the informer only maintains its cache.
-func (i *Informer) Consume(c Consumer, resync ...time.Duration) {
-	i.feed.consume(c, resync)
+func (i *Informer) Consume(c Consumer, rounds ...timing.Timetable) {
+	i.feed.consume(c, rounds)
 }
+
+// LastRound sets the last round of a timetable that another run has begun. If that run did not get
+// to its end, there is the same round once more. Otherwise a round that should have begun meanwhile
+// begins once the informer has caught up. Call LastRound after Consume, before the informer runs.
+func (i *Informer) LastRound(of timing.Timetable, number int64, isOver bool) {
+	i.feed.lastRound(of, number, isOver)
+}
+
+// NextRound returns when the next round of a timetable begins, or the zero time if none does.
+func (i *Informer) NextRound(of timing.Timetable) time.Time { return i.feed.nextRound(of) }
 
 // Restore makes the informer resume from what another run saved. Its consumer knows the saved
 // objects and takes only later changes. Call Restore at most once, before the informer runs.

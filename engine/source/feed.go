@@ -9,12 +9,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // feed hands steps to an informer's consumer and remembers the objects that the consumer knows. It
@@ -34,8 +34,8 @@ type feed struct {
 
 	mu       sync.Mutex // held during each call of the consumer; guards the fields below
 	consumer Consumer   // nil if the informer only maintains its cache
-	rounds   []*rounds  // of resyncs, one per interval
-	round    round      // the resync under way
+	rounds   []*rounds  // one per timetable
+	round    round      // the one under way
 	// known is by Object.Key. A key shares the memory of its object.
 	known    map[string]*object.Object
 	recent   recent
@@ -63,12 +63,12 @@ func newFeed(
 }
 
 // consume sets the consumer.
-func (f *feed) consume(c Consumer, intervals []time.Duration) {
+func (f *feed) consume(c Consumer, tables []timing.Timetable) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.consumer, f.rounds, f.round = c, nil, round{}
 	if c != nil {
-		f.rounds = newRounds(intervals, f.clock.Now())
+		f.rounds = newRounds(tables, f.clock.Now())
 	}
 }
 

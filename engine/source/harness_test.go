@@ -20,6 +20,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -280,3 +281,5 @@ func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
 }
 
 func (consumer) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
+
+func (consumer) Round(timing.Timetable, int64, bool) {}

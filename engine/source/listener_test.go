@@ -14,6 +14,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // state returns a state of an object in the namespace shop.
@@ -151,14 +152,15 @@ func TestResync(t *testing.T) {
 func testResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 2
-	const often, rarely = 10 * time.Second, 25 * time.Second
-	heard := map[time.Duration][]delta.Delta{}
+	const often, rarely = timing.Every(10 * time.Second), timing.Every(25 * time.Second)
+	heard := map[timing.Timetable][]delta.Delta{}
 	i.Consume(steps(func(s Step) {
-		heard[s.Resync] = append(heard[s.Resync], s.Delta)
-		if s.Resync != 0 && s.Moved {
+		heard[s.Round] = append(heard[s.Round], s.Delta)
+		if s.Round != nil && s.Moved {
 			t.Error("a resync moves the position")
 		}
-	}), rarely, often, rarely, 0)
+	}), rarely, often, rarely)
+	i.feed.caughtUp = true
 	start := time.Now()
 	for n := range 5 {
 		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
@@ -182,7 +184,7 @@ func testResync(t *testing.T) {
 			t.Errorf("round %d had %d objects", round, n)
 		}
 	}
-	for interval, want := range map[time.Duration]int{0: all, rarely: all} {
+	for interval, want := range map[timing.Timetable]int{nil: all, rarely: all} {
 		if got := len(heard[interval]); got != want {
 			t.Errorf("%v: heard %d deltas, want %d", interval, got, want)
 		}
@@ -198,7 +200,8 @@ func testChangesDuringResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 1
 	e := newEar()
-	i.Consume(consumer(e.hear), time.Nanosecond) // counts as a second
+	i.Consume(consumer(e.hear), timing.Every(time.Nanosecond)) // counts as a second
+	i.feed.caughtUp = true
 	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
 	i.feed.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")
@@ -232,3 +235,5 @@ func TestConsumerThatPanics(t *testing.T) {
 }
 
 func (steps) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
+
+func (steps) Round(timing.Timetable, int64, bool) {}

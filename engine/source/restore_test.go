@@ -20,6 +20,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -43,7 +44,7 @@ func (c *cut) Take(s Step) {
 	defer c.mu.Unlock()
 	d := s.Delta
 	switch {
-	case s.Resync != 0 || d.Object == nil:
+	case s.Round != nil || d.Object == nil:
 	case d.Type == delta.Deleted:
 		delete(c.objects, d.Key())
 	default:
@@ -545,3 +546,5 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 }
 
 func (*cut) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
+
+func (*cut) Round(timing.Timetable, int64, bool) {}

@@ -3,10 +3,12 @@ package source
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 const (
@@ -20,33 +22,91 @@ const (
 	longestSleep = 30 * time.Second
 )
 
-// rounds are the resyncs of one interval, guarded by feed.mu.
+// rounds are the rounds of one timetable, guarded by feed.mu.
 type rounds struct {
-	interval time.Duration // as the consumer requested it
-	every    time.Duration // the interval, but at least a second
-	next     time.Time     // when the next round is due
+	table timing.Timetable
+	next  time.Time // when the next round begins; zero if none does
+	// last is the number of the last round, in this run or before it; 0 if there was none.
+	last    int64
+	again   bool         // the last round did not get to its end: it begins once more
+	atStart bool         // the next round is the one of the start
+	due     atomic.Int64 // next, as Unix time in milliseconds; 0 if none begins; needs no lock
 }
 
-// round is a resync under way, guarded by feed.mu.
+// round is a round under way, guarded by feed.mu.
 type round struct {
-	of     *rounds   // nil if no round is under way
-	number int64     // the round's start in Unix seconds
-	rest   []string  // keys of objects that it has yet to hand over
-	due    time.Time // when its next turn is
+	of   *rounds   // nil if no round is under way
+	rest []string  // keys of objects that it has yet to hand over
+	due  time.Time // when its next turn is
 }
 
-// newRounds returns one rounds for each distinct interval above 0.
-func newRounds(intervals []time.Duration, now time.Time) []*rounds {
-	intervals = slices.Clone(intervals)
-	slices.Sort(intervals)
+// newRounds returns one rounds for each timetable.
+func newRounds(tables []timing.Timetable, now time.Time) []*rounds {
 	var all []*rounds
-	for _, interval := range slices.Compact(intervals) {
-		if interval > 0 {
-			every := max(interval, time.Second)
-			all = append(all, &rounds{interval: interval, every: every, next: now.Add(every)})
+	for _, table := range tables {
+		if slices.ContainsFunc(all, func(r *rounds) bool { return r.table == table }) {
+			continue
 		}
+		r := &rounds{table: table, atStart: table.AtStart()}
+		r.begins(now, now)
+		all = append(all, r)
 	}
 	return all
+}
+
+// begins sets when the next round begins: the first one after a time, or at once.
+func (r *rounds) begins(after, now time.Time) {
+	r.next = r.table.Next(after)
+	if r.atStart || r.again {
+		r.next = now
+	}
+	r.due.Store(0)
+	if !r.next.IsZero() {
+		r.due.Store(r.next.UnixMilli())
+	}
+}
+
+// number returns the number of a round that begins now. ok is false if there was that round already,
+// because the clock was set back.
+func (r *rounds) number(now time.Time) (number int64, ok bool) {
+	switch {
+	case r.again:
+		return r.last, true
+	case r.atStart:
+		return max(now.Unix(), r.last+1), true
+	}
+	return r.table.Number(now, r.last)
+}
+
+func (f *feed) roundsOf(table timing.Timetable) *rounds {
+	for _, r := range f.rounds {
+		if r.table == table {
+			return r
+		}
+	}
+	return nil
+}
+
+func (f *feed) lastRound(of timing.Timetable, number int64, isOver bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.roundsOf(of); r != nil && number > r.last {
+		r.last, r.again = number, !isOver && !r.atStart
+		now, last := f.clock.Now(), time.Unix(number, 0)
+		if last.After(now) { // the clock was set back
+			last = now
+		}
+		r.begins(last, now)
+	}
+}
+
+// nextRound takes no lock: rounds stay from consume on.
+func (f *feed) nextRound(of timing.Timetable) time.Time {
+	r := f.roundsOf(of)
+	if r == nil || r.due.Load() == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(r.due.Load())
 }
 
 // run hands the consumer its resyncs, and packs objects that have not changed for a while, until
@@ -107,42 +167,71 @@ func later(a, b time.Time) time.Time {
 // never. A round begins only when the one before it is done, because each holds the keys of all
 // objects. The one that has been due for longest comes first. resync is called with f.mu held.
 func (f *feed) resync(began time.Time) (due time.Time) {
-	if len(f.rounds) == 0 {
-		return time.Time{}
-	}
-	byNext := func(a, b *rounds) int { return a.next.Compare(b.next) }
 	if f.round.of == nil {
-		first := slices.MinFunc(f.rounds, byNext)
+		first := f.firstRounds()
+		if first == nil || !f.caughtUp {
+			return time.Time{}
+		}
 		if began.Before(first.next) {
 			return first.next
 		}
-		f.begin(first, began)
+		if f.begin(first, began); f.round.of == nil {
+			return first.next
+		}
 	}
 	if began.Before(f.round.due) {
 		return f.round.due // called for other work
 	}
 	handed := f.handOver(began)
-	next := slices.MinFunc(f.rounds, byNext).next
 	left := len(f.round.rest)
 	if left == 0 {
-		f.round = round{}
-		return next
+		f.end()
+		if first := f.firstRounds(); first != nil {
+			return first.next
+		}
+		return time.Time{}
 	}
 	// Rest less if the next round would otherwise be late.
 	now := f.clock.Now()
 	took := now.Sub(began)
-	spare := next.Sub(now)/time.Duration(left)*time.Duration(handed) - took
-	f.round.due = now.Add(max(0, min(lull*took, spare)))
+	rest := lull * took
+	if first := f.firstRounds(); first != nil {
+		spare := first.next.Sub(now)/time.Duration(left)*time.Duration(handed) - took
+		rest = max(0, min(rest, spare))
+	}
+	f.round.due = now.Add(rest)
 	return f.round.due
 }
 
-// begin begins a round.
-func (f *feed) begin(r *rounds, now time.Time) {
-	r.next = now.Add(r.every)
-	f.round = round{of: r, number: now.Unix(), rest: make([]string, 0, len(f.known))}
-	for key := range f.keys() {
-		f.round.rest = append(f.round.rest, key)
+// firstRounds returns the rounds of which the next begins first, or nil if none begins.
+func (f *feed) firstRounds() (first *rounds) {
+	for _, r := range f.rounds {
+		if !r.next.IsZero() && (first == nil || r.next.Before(first.next)) {
+			first = r
+		}
 	}
+	return first
+}
+
+// begin begins a round, unless there was the same one already.
+func (f *feed) begin(r *rounds, now time.Time) {
+	number, ok := r.number(now)
+	r.again, r.atStart = false, false
+	if !ok {
+		r.begins(time.Unix(r.last, 0), now)
+		return
+	}
+	r.begins(now, now)
+	r.last = number
+	f.round = round{of: r, rest: slices.AppendSeq(make([]string, 0, len(f.known)), f.keys())}
+	f.guard(func() { f.consumer.Round(r.table, r.last, false) })
+}
+
+// end ends the round under way.
+func (f *feed) end() {
+	r := f.round.of
+	f.round = round{}
+	f.guard(func() { f.consumer.Round(r.table, r.last, true) })
 }
 
 // handOver hands over objects of the round for a turn that began at began, and returns how many it
@@ -156,8 +245,8 @@ func (f *feed) handOver(began time.Time) (n int) {
 		// Skip an object that has gone meanwhile, and all objects while some are parts: a part is
 		// handed over when it comes back.
 		if o != nil && len(f.parts) == 0 {
-			d := delta.Delta{Type: delta.Synced, Object: o, Round: r.number}
-			f.take(Step{Delta: d, Resync: r.of.interval})
+			d := delta.Delta{Type: delta.Synced, Object: o, Round: r.of.last}
+			f.take(Step{Delta: d, Round: r.of.table})
 		}
 	}
 	return n

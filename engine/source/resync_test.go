@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Resync rounds that fall due together run one after the other. With a million objects, a hundred
@@ -24,9 +25,10 @@ func TestResyncsTakeTurns(t *testing.T) {
 		const s0 = time.Minute
 		i.Consume(steps(func(s Step) {
 			if s.Delta.Round != 0 {
-				heard[s.Resync-s0][s.Delta.Key()]++
+				heard[time.Duration(s.Round.(timing.Every))-s0][s.Delta.Key()]++
 			}
-		}), s0, s0+1, s0+2, s0+3, s0+4)
+		}), timing.Every(s0), timing.Every(s0+1), timing.Every(s0+2), timing.Every(s0+3), timing.Every(s0+4))
+		i.feed.caughtUp = true
 		for n := range 3 {
 			o, err := object.FromJSON(fmt.Appendf(nil, `{"metadata":{"name":"o%d"}}`, n))
 			if err != nil {
@@ -76,11 +78,12 @@ func TestResyncYieldsToOthers(t *testing.T) {
 				const objects = 100
 				var heard []time.Time
 				i.Consume(steps(func(s Step) {
-					if s.Resync != 0 {
+					if s.Round != nil {
 						time.Sleep(c.cost)
 						heard = append(heard, time.Now())
 					}
-				}), time.Second)
+				}), timing.Every(time.Second))
+				i.feed.caughtUp = true
 				for n := range objects {
 					i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 				}
@@ -119,11 +122,12 @@ func TestOtherWorkDoesNotCutTheRestOfAResync(t *testing.T) {
 		i := unconnected(t).Informer(Selection{Resource: pods})
 		heard := 0
 		i.Consume(steps(func(s Step) {
-			if s.Resync != 0 {
+			if s.Round != nil {
 				time.Sleep(time.Millisecond)
 				heard++
 			}
-		}), time.Second)
+		}), timing.Every(time.Second))
+		i.feed.caughtUp = true
 		for n := range 10 {
 			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 		}
@@ -147,14 +151,15 @@ func TestOtherWorkDoesNotCutTheRestOfAResync(t *testing.T) {
 func TestNoResyncStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := unconnected(t).Informer(Selection{Resource: pods})
-		const objects, often, rarely = 100, time.Second, 10 * time.Second
-		heard := map[time.Duration]int{}
+		const objects, often, rarely = 100, timing.Every(time.Second), timing.Every(10 * time.Second)
+		heard := map[timing.Timetable]int{}
 		i.Consume(steps(func(s Step) {
-			if s.Resync != 0 {
+			if s.Round != nil {
 				time.Sleep(20 * time.Millisecond)
-				heard[s.Resync]++
+				heard[s.Round]++
 			}
 		}), often, rarely)
+		i.feed.caughtUp = true
 		for n := range objects {
 			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 		}
@@ -162,10 +167,10 @@ func TestNoResyncStarves(t *testing.T) {
 			time.Sleep(time.Until(i.feed.tick()))
 		}
 		if n := heard[rarely] / objects; n < 7 {
-			t.Errorf("%d rounds of %v in 100 s", n, rarely)
+			t.Errorf("%d rounds of %v in 100 s", n, time.Duration(rarely))
 		}
 		if n := heard[often] / objects; n < 30 {
-			t.Errorf("%d rounds of %v in 100 s", n, often)
+			t.Errorf("%d rounds of %v in 100 s", n, time.Duration(often))
 		}
 	})
 }

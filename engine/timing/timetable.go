@@ -13,9 +13,9 @@ import (
 type Timetable interface {
 	// Next returns when the first round after a time begins, or the zero time if none does.
 	Next(after time.Time) time.Time
-	// Latest returns the number of a round that begins now, as a time: it differs from the numbers
-	// of all earlier rounds. It may be the moment for which the round was due.
-	Latest(now time.Time) time.Time
+	// Number returns the number of a round that begins now, which is greater than the last one, or
+	// false if there is none. Numbers are Unix times.
+	Number(now time.Time, last int64) (number int64, ok bool)
 	// AtStart reports whether there is also a round when informd starts.
 	AtStart() bool
 	// String returns what the timetable was made of, or "" if earlier rounds count whatever that was.
@@ -30,8 +30,10 @@ func (e Every) Next(after time.Time) time.Time {
 	return after.Add(max(time.Duration(e), time.Second))
 }
 
-// Latest implements Timetable.
-func (e Every) Latest(now time.Time) time.Time { return now }
+// Number implements Timetable.
+func (e Every) Number(now time.Time, last int64) (int64, bool) {
+	return max(now.Unix(), last+1), true
+}
 
 // AtStart implements Timetable.
 func (e Every) AtStart() bool { return false }
@@ -175,10 +177,15 @@ func (s *Schedule) isRepeated(expression string, at time.Time) bool {
 	return len(segments) > 2 && !strings.HasPrefix(segments[2], "*")
 }
 
-// Latest implements Timetable. It returns the latest moment until now.
-func (s *Schedule) Latest(now time.Time) (latest time.Time) {
-	latest = now
-	found := false
+// Number implements Timetable. A number is the moment for which the round was due. So of several
+// that were missed, the latest counts, and none comes twice.
+func (s *Schedule) Number(now time.Time, last int64) (int64, bool) {
+	latest := s.latest(now)
+	return latest.Unix(), !latest.IsZero() && latest.Unix() > last
+}
+
+// latest returns the latest moment until now, or the zero time.
+func (s *Schedule) latest(now time.Time) (latest time.Time) {
 	for _, expression := range s.cron {
 		before, err := gronx.PrevTickBefore(expression, now.Round(0).In(s.zone), true)
 		if err != nil {
@@ -189,8 +196,8 @@ func (s *Schedule) Latest(now time.Time) (latest time.Time) {
 			if at = s.next(expression, at); at.IsZero() || at.After(now) {
 				break
 			}
-			if !found || at.After(latest) {
-				latest, found = at, true
+			if at.After(latest) {
+				latest = at
 			}
 		}
 	}

@@ -49,8 +49,11 @@ func TestScheduleOverChangesOfTheClocks(t *testing.T) {
 				at = s.Next(at)
 				got = append(got, at.Format(time.RFC3339))
 				for _, later := range []time.Duration{0, time.Second, 29 * time.Minute} {
-					if latest := s.Latest(at.Add(later)); !latest.Equal(at) {
-						t.Errorf("Latest %s after %s is %s", later, at, latest)
+					if n, ok := s.Number(at.Add(later), 0); n != at.Unix() || !ok {
+						t.Errorf("%s after %s it is %s, %t", later, at, time.Unix(n, 0), ok)
+					}
+					if _, ok := s.Number(at.Add(later), at.Unix()); ok {
+						t.Errorf("%s comes twice", at)
 					}
 				}
 			}
@@ -70,8 +73,8 @@ func TestSeveralExpressions(t *testing.T) {
 	if next := s.Next(at); next.Hour() != 18 {
 		t.Errorf("next is %s", next)
 	}
-	if latest := s.Latest(at); latest.Hour() != 6 {
-		t.Errorf("latest is %s", latest)
+	if n, ok := s.Number(at, 0); n != at.Add(-6*time.Hour).Unix() || !ok {
+		t.Errorf("the number is %s, %t", time.Unix(n, 0), ok)
 	}
 	if !s.AtStart() {
 		t.Error("there is no round at the start")

@@ -169,6 +169,12 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
+		if as.wide && !r.NextRound.IsZero() {
+			text := "is told of all members " + until(now, r.NextRound)
+			if err := note(w, r.Name, text, as); err != nil {
+				return err
+			}
+		}
 		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
 			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err

@@ -119,8 +119,10 @@ type RuleStatus struct {
 	// of them does.
 	Pending int       `json:"pending"`
 	NextDue time.Time `json:"nextDue,omitzero"`
-	Paused  bool      `json:"paused"`
-	State   string    `json:"state"` // active, paused, waiting or blocked
+	// NextRound is when the rule is told of all members again, by its schedule or its resync.
+	NextRound time.Time `json:"nextRound,omitzero"`
+	Paused    bool      `json:"paused"`
+	State     string    `json:"state"` // active, paused, waiting or blocked
 	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.

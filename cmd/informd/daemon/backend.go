@@ -99,7 +99,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
-			Pending: r.Pending, NextDue: r.NextDue,
+			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound,
 		}
 		if e := r.LastError; e != nil {
 			one.LastError = &control.ExpressionError{

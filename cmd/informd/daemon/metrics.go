@@ -127,6 +127,8 @@ var (
 		"Objects that wait to become members by for or due.", "rule")
 	ruleNextDue = desc("informd_rule_next_due_timestamp_seconds",
 		"When the first of the pending objects becomes a member.", "rule")
+	ruleNextRound = desc("informd_rule_next_round_timestamp_seconds",
+		"When the rule is told of all members again, by its schedule or its resync.", "rule")
 	ruleDropped = desc("informd_rule_queue_dropped_total",
 		"Changes dropped because too many objects of one name waited.", "rule")
 
@@ -213,6 +215,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(rulePending, float64(r.Pending), r.Name)
 		if r.Pending > 0 {
 			gauge(ruleNextDue, float64(r.NextDue.UnixMilli())/1000, r.Name)
+		}
+		if !r.NextRound.IsZero() {
+			gauge(ruleNextRound, float64(r.NextRound.UnixMilli())/1000, r.Name)
 		}
 	}
 	for _, h := range status.Handlers {
