@@ -172,7 +172,9 @@ func (h *history) plan() *plan.Plan {
 		case 2:
 			spec += ", due: 'object.data.due == nil ? nil : time(object.data.due)'"
 		case 3:
-			if when == "" { // else nobody sees when the engine is done with a round
+			// With a when, nobody sees when the engine is done with a round. One that was missed comes
+			// right after the start, and then it depends on the weather whether latest merges it.
+			if when == "" && delivery == "every" {
 				spec += ", resync: 1m"
 			}
 		}
