@@ -79,8 +79,9 @@ func (l *lines) handle(
 	c.end()
 	l.current = nil
 	if c.hasUnended() && (ctx.Err() != nil || errors.Is(err, errEnded)) {
-		return handler.Answer{}, fmt.Errorf("the last line that the command printed has no newline: "+
-			"end each answer with one: %w", err)
+		const hint = "the last line that the command printed has no newline: end each answer with one"
+		log.Warn(hint) // informd no longer waits for an error after the event's time
+		return handler.Answer{}, fmt.Errorf("%s: %w", hint, err)
 	}
 	if ctx.Err() != nil {
 		if !c.answered {

@@ -238,8 +238,12 @@ func TestLinesWithoutNewline(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := h.Handle(ctx, numbered(from)); err == nil || !strings.Contains(err.Error(), "end each answer with one") {
-				t.Errorf("got %v", err)
+			var log bytes.Buffer
+			ev := numbered(from)
+			_, err := h.lines.handle(ctx, &ev, []byte(`{"id":"`+ev.ID+`"}`+"\n"), slog.New(slog.NewTextHandler(&log, nil)))
+			const hint = "end each answer with one"
+			if err == nil || !strings.Contains(err.Error(), hint) || !strings.Contains(log.String(), hint) {
+				t.Errorf("got %v, and the log %q", err, log.String())
 			}
 		})
 	}
