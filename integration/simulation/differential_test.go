@@ -164,13 +164,17 @@ func (h *history) plan() *plan.Plan {
 		if when != "" {
 			spec += ", when: '" + when + "'"
 		}
-		switch h.IntN(6) {
+		switch h.IntN(7) {
 		case 0:
 			spec += ", for: 1m"
 		case 1:
 			spec += ", for: 3m"
 		case 2:
 			spec += ", due: 'object.data.due == nil ? nil : time(object.data.due)'"
+		case 4:
+			if when == "" && delivery == "every" && !strings.Contains(spec, "events:") {
+				spec += `, schedule: {cron: "*/2 * * * *"}, events: [synced, deleted]`
+			}
 		case 3:
 			// With a when, nobody sees when the engine is done with a round. One that was missed comes
 			// right after the start, and then it depends on the weather whether latest merges it.
