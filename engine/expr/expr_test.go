@@ -122,7 +122,7 @@ var valueTests = []struct {
 	{"coalescing", `object.a.b ?? object.spec.no ?? "default"`, "default"},
 	{"optional chaining changes nothing", `object?.a?.b ?? object?.status?.phase`, "Failed"},
 	{"predicates of nil", `[any(nil, true), all(nil, true), none(nil, #), one(nil, #), count(nil, #), filter(nil, #), map(nil, #), find(nil, #), sum(nil), reduce(nil, #acc), sortBy(nil, #), groupBy(nil, #), findIndex(nil, #)]`,
-		list{false, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}},
+		list{false, nil, true, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}},
 	{"predicates that give nil", `[any([1], nil), all([{}], .b), none([nil], .x), count([1, nil], nil), filter([{a: true}, {}, nil], .a)]`, list{false, false, true, int64(0), list{dict{"a": true}}}},
 	{"sum leaves nils out", `sum([1, nil, 2])`, int64(3)},
 

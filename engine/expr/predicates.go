@@ -37,7 +37,7 @@ func init() { // in init, because it refers to itself through the compiler
 	predicates = map[string]predicate{
 		"any":           {loop: (*predicateCall).any, ofNil: false},
 		"all":           {loop: (*predicateCall).all},
-		"none":          {loop: (*predicateCall).none},
+		"none":          {loop: (*predicateCall).none, ofNil: true},
 		"one":           {loop: (*predicateCall).one},
 		"count":         {loop: (*predicateCall).count, bodyOptional: true},
 		"filter":        {loop: (*predicateCall).filter, result: someElements},
