@@ -40,6 +40,7 @@ type change struct {
 	resource      schema.GroupVersionResource
 	before, after *revision // one of them may be nil
 	version       uint64    // the cluster's, after it
+	last          []byte    // the last state as a watch reports it, if after is nil and it is known
 }
 
 func newCluster() *cluster {
@@ -79,7 +80,7 @@ func (c *cluster) apply(
 		c.objects[resource] = make(map[delta.Key]*revision)
 	}
 	c.objects[resource][key] = after
-	return append(changes, change{resource, before, after, c.version}), nil
+	return append(changes, change{resource, before, after, c.version, nil}), nil
 }
 
 // read reads an object. isComplete reports whether it has everything that an API server adds.
@@ -190,7 +191,7 @@ func (c *cluster) delete(
 ) (change, error) {
 	before := c.objects[resource][key]
 	if before == nil {
-		return change{}, fmt.Errorf("delete: there is no %s in %s", key, object.ResourceName(resource))
+		return change{}, notThere(resource, key)
 	}
 	return c.remove(resource, before), nil
 }
@@ -198,7 +199,26 @@ func (c *cluster) delete(
 func (c *cluster) remove(resource schema.GroupVersionResource, s *revision) change {
 	delete(c.objects[resource], delta.KeyOf(s.Object))
 	c.next()
-	return change{resource, s, nil, c.version}
+	return change{resource, s, nil, c.version, nil}
+}
+
+// deleteAs deletes an object as a watch has reported it.
+func (c *cluster) deleteAs(resource schema.GroupVersionResource, last []byte) (change, error) {
+	o, _, err := read(last)
+	if err != nil {
+		return change{}, fmt.Errorf("delete from %s: %w", object.ResourceName(resource), err)
+	}
+	before := c.objects[resource][delta.KeyOf(o)]
+	if before == nil {
+		return change{}, notThere(resource, delta.KeyOf(o))
+	}
+	delete(c.objects[resource], delta.KeyOf(o))
+	c.reach(o.ResourceVersion())
+	return change{resource, before, nil, c.version, last}, nil
+}
+
+func notThere(resource schema.GroupVersionResource, key delta.Key) error {
+	return fmt.Errorf("delete: there is no %s in %s", key, object.ResourceName(resource))
 }
 
 // next returns the next resourceVersion.

@@ -132,6 +132,20 @@ func (s *Simulation) Delete(source, namespace, name string) error {
 	return s.send(c)
 }
 
+// DeleteAs deletes an object as a watch has reported it: last is its last state, with the
+// resourceVersion of the deletion. It is for recordings.
+func (s *Simulation) DeleteAs(source string, last []byte) error {
+	resource, err := s.resource(source)
+	if err != nil {
+		return err
+	}
+	c, err := s.cluster.deleteAs(resource, last)
+	if err != nil {
+		return err
+	}
+	return s.send(c)
+}
+
 func (s *Simulation) resource(source string) (schema.GroupVersionResource, error) {
 	for _, of := range s.plan.Sources {
 		if of.Name == source {
@@ -359,6 +373,8 @@ func (h hand) take(c change) error {
 		return nil
 	case h.has(c.after):
 		return h.Hand.Apply(c.after.text)
+	case h.has(c.before) && c.last != nil:
+		return h.Hand.Delete(c.last)
 	case h.has(c.before):
 		return h.Hand.Delete(c.before.at(c.version))
 	}
