@@ -169,7 +169,8 @@ func (f *feed) listed(version string, size int, inList func(key string) bool) {
 		if len(f.known) == size {
 			break // the list holds all known objects
 		}
-		if old := f.known[key]; !inList(key) {
+		if !inList(key) {
+			old := f.known[key]
 			f.take(f.moved(f.gone(old, old, nil), ""))
 		}
 	}
@@ -246,6 +247,9 @@ func (f *feed) keys() iter.Seq[string] {
 
 // objects yields the known objects.
 func (f *feed) objects() iter.Seq[*object.Object] {
+	if !f.inOrder {
+		return maps.Values(f.known)
+	}
 	return func(yield func(*object.Object) bool) {
 		for key := range f.keys() {
 			if !yield(f.known[key]) {

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) { harness.Main(m, nil) }
 func TestSimulatorAgainstDaemon(t *testing.T) {
 	t.Parallel()
 	histories, seed := uint64(3), uint64(1)
+	if harness.Soak() {
+		histories = 100
+	}
 	for name, to := range map[string]*uint64{"INFORMD_DAEMONS": &histories, "INFORMD_SEED": &seed} {
 		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
 			*to = n

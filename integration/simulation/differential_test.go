@@ -27,6 +27,7 @@ import (
 	"github.com/informd/informd/engine/simulate"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -51,6 +52,9 @@ const patience = 2 * time.Minute
 func TestSimulatorAgainstEngine(t *testing.T) {
 	t.Parallel()
 	histories, seed := uint64(12), uint64(1)
+	if harness.Soak() {
+		histories = 300
+	}
 	for name, to := range map[string]*uint64{"INFORMD_HISTORIES": &histories, "INFORMD_SEED": &seed} {
 		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
 			*to = n
