@@ -104,13 +104,13 @@ test: controlplane ## Run every test, with the race detector, against a real con
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
-SOAK := $(SOAK)|TestDifferential|TestHostileInput|TestCrashLeavesACut
+SOAK := $(SOAK)|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
 	INFORMD_SOAK=1 INFORMD_SEED=$(SEED) go test -p 1 -timeout 3h -v -run '$(SOAK)' \
 		./integration/crashes ./integration/state ./integration/handlers ./plugins/host \
-		./engine/source ./engine/state ./config
+		./engine/source ./engine/state ./config ./integration/simulation
 
 .PHONY: bench
 bench: build controlplane ## Measure informd beside a stock informer, in 25 minutes; writes docs/benchmarks.md
