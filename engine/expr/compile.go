@@ -47,6 +47,9 @@ func Compile(text string, o Options) (p *Program, err error) {
 	}
 	p = c.program(text, root.eval)
 	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, elements
+	if o.Branch != nil {
+		p.requires, p.exact = nil, false
+	}
 	return p, nil
 }
 
@@ -63,7 +66,11 @@ func (c *compiler) root(text string) (operand, error) {
 		return operand{}, err
 	}
 	c.text = text
-	return c.compile(tree)
+	root, err := c.compile(tree)
+	if err == nil && (c.options.Scope == Where || c.options.Scope == When) {
+		root.eval = c.watched(tree, root)
+	}
+	return root, err
 }
 
 // program makes the Program that evaluates e. The caller has used the shapes that e reads.
@@ -242,6 +249,7 @@ func (c *compiler) conditional(n *ast.ConditionalNode) (operand, error) {
 		return operand{}, err
 	}
 	condition, yes, no := parts[0], parts[1], parts[2]
+	condition.eval = c.watched(n.Cond, condition)
 	c.reach.use(condition.shape)
 	return operand{shape: c.reach.union(yes.shape, no.shape), eval: func(r *run) (any, error) {
 		if err := r.Step(); err != nil {

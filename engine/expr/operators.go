@@ -109,6 +109,7 @@ func isNil(o operand) bool { return o.constant && o.value == nil }
 func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, error) {
 	c.reach.use(a.shape)
 	c.reach.use(b.shape)
+	a.eval, b.eval = c.watched(n.Left, a), c.watched(n.Right, b)
 	side := func(r *run, e eval) (bool, error) {
 		v, err := e(r)
 		if err != nil {

@@ -48,6 +48,9 @@ type Options struct {
 	// Inline, if set, changes the text of each expression within a longer string of a template.
 	// expression is what stands between ${ and }.
 	Inline func(expression, text string) string
+	// Branch, if set, is called for each Branch of the text. Evaluations call what it returns with
+	// each outcome. Such a Program has no Requires, because they would spare evaluations.
+	Branch func(Branch) func(outcome bool)
 }
 
 // Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.

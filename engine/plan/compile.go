@@ -17,8 +17,21 @@ import (
 
 // Compile makes a Plan, or returns every mistake that it finds. It also takes a configuration with
 // mistakes, as config.Parse returns it, and then reports the mistakes in its expressions.
-func Compile(c *config.Config) (*Plan, config.Mistakes) {
+func Compile(c *config.Config) (*Plan, config.Mistakes) { return compileWith(c, nil) }
+
+// CompileWatched is Compile for a plan that reports which branches of its conditions are reached:
+// branch is called for each branch of a where, due or when, and what it returns with each outcome.
+func CompileWatched(
+	c *config.Config, branch func(in config.Text, b expr.Branch) func(outcome bool),
+) (*Plan, config.Mistakes) {
+	return compileWith(c, branch)
+}
+
+func compileWith(
+	c *config.Config, branch func(config.Text, expr.Branch) func(bool),
+) (*Plan, config.Mistakes) {
 	b := &builder{
+		branch: branch,
 		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source),
 		whole: make(map[*Informer]bool), looked: make(map[*Informer]*object.Paths),
 		schedules: make(map[string]*timing.Schedule),
@@ -59,7 +72,9 @@ type builder struct {
 	programs map[compiled]*expr.Program
 	// schedules are those of rules, by their texts.
 	schedules map[string]*timing.Schedule
-	mistakes  config.Mistakes
+	// branch watches the branches of conditions; nil: nobody does.
+	branch   func(config.Text, expr.Branch) func(bool)
+	mistakes config.Mistakes
 }
 
 // compiled is what makes one program differ from another.
@@ -238,8 +253,11 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	if text.IsZero() {
 		return nil
 	}
+	if b.branch != nil && (o.Scope == expr.Where || o.Scope == expr.Due || o.Scope == expr.When) {
+		o.Branch = func(branch expr.Branch) func(bool) { return b.branch(text, branch) }
+	}
 	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n")}
-	if program := b.programs[from]; program != nil && o.Item == nil {
+	if program := b.programs[from]; program != nil && o.Item == nil && o.Branch == nil {
 		return program
 	}
 	program, err := expr.Compile(text.String(), o)

@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/ruletest": {
-		"cmd/informd/cli", "cmd/informd/manifests", "config", "engine", "engine/object", "engine/plan", "engine/simulate",
+		"cmd/informd/cli", "cmd/informd/manifests", "config", "engine", "engine/expr", "engine/object", "engine/plan", "engine/simulate",
 		"internal/printable", "plugins/handler",
 	},
 	"cmd/informd/daemon": {

@@ -1,8 +1,9 @@
-// Package ruletest is informd test: it runs the Tests beside the rules, without a cluster, in virtual
-// time.
+// Package ruletest is informd test: it runs the Tests beside the rules, without a cluster, in
+// virtual time.
 //
 // run.go does a test's steps on a simulate.Simulation. match.go and compare.go compare what came
 // with what the test expects, output.go reports it, and update.go writes it into the test.
+// coverage.go says what no test reached.
 package ruletest
 
 import (
@@ -34,6 +35,9 @@ A failure stands at its place in the test, with what came instead. -v lists what
 --update writes what came into the tests that fail, and leaves the rest of their files as it is.
 Look at the difference before you keep it.
 
+--coverage lists the rules of which no test has an event, and each condition in where, due and when,
+each operand of and and or, and each condition of if and ?:, that was never true or never false.
+
 Exit code 0: all tests passed. 1: a test failed, or the manifests have mistakes. 2: the command line
 is wrong.`,
 		Args: cli.NoArguments,
@@ -41,8 +45,11 @@ is wrong.`,
 			if !slices.Contains(outputs, flags.output) {
 				return fmt.Errorf("-o %q: want %s", flags.output, cli.OneOf(outputs))
 			}
-			if flags.update && flags.output != "text" {
+			switch {
+			case flags.update && flags.output != "text":
 				return errors.New("--update goes with -o text only")
+			case flags.coverage && flags.output != "text":
+				return errors.New("--coverage goes with -o text only")
 			}
 			only, err := regexp.Compile(flags.run)
 			if err != nil {
@@ -55,6 +62,8 @@ is wrong.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.run, "run", "", "run only tests whose name matches this `REGEXP`")
 	f.BoolVarP(&flags.verbose, "verbose", "v", false, "list what came at each step")
+	f.BoolVar(&flags.coverage, "coverage", false,
+		"list the rules, and the outcomes of their conditions, that no test reached")
 	f.BoolVar(&flags.update, "update", false, "write what came into the tests that fail")
 	f.StringVarP(&flags.output, "output", "o", "text", "`text`, json (a line per test) or junit")
 	return cmd
@@ -68,6 +77,7 @@ type flags struct {
 	output    string
 	verbose   bool
 	update    bool
+	coverage  bool
 }
 
 // test runs the tests whose names match.
@@ -89,6 +99,10 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 		return cli.Failed(errors.New("there is no Test in the manifests: " +
 			"tests are in files whose names end in _test.yaml"))
 	}
+	var covered *coverage
+	if f.coverage {
+		covered = newCoverage()
+	}
 	var results []*result
 	report := newReport(f, cmd.OutOrStdout())
 	for i := range cfg.Tests {
@@ -96,11 +110,12 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 		if !only.MatchString(test.Name) {
 			continue
 		}
-		p, err := compile(test, cfg, whole)
+		p, err := compile(test, cfg, whole, covered)
 		if err != nil {
 			return cli.Failed(fmt.Errorf("%s: %w", test.Name, err))
 		}
 		r := run(test, p)
+		covered.add(r)
 		results = append(results, r)
 		if err := report.add(r); err != nil {
 			return cli.Failed(err)
@@ -111,6 +126,11 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 	}
 	if err := report.end(results); err != nil {
 		return cli.Failed(err)
+	}
+	if f.coverage {
+		if err := covered.report(cfg, cmd.OutOrStdout()); err != nil {
+			return cli.Failed(err)
+		}
 	}
 	failed := 0
 	for _, r := range results {

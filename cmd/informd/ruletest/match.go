@@ -19,9 +19,9 @@ func (v verdict) ok() bool {
 // events fit many that came.
 const maxTries = 100_000
 
-// match assigns events that came to the expected ones. lanes says for each event that came in whose
-// order it stands. differs returns how many differences there are between expected event w and event
-// g. Exact means that the whole list is in order; otherwise events of each lane are.
+// match assigns events that came to the expected ones. lanes has the lane of each event that came.
+// differs returns how different expected event w and event g are: 0 if g is as expected. Exact means
+// that all events are in the order of the list; otherwise those of each lane are.
 func match(wants int, lanes []string, exact bool, differs func(w, g int) int) verdict {
 	gots := len(lanes)
 	distance := make([][]int, wants)

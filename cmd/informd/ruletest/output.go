@@ -50,9 +50,9 @@ func (t textReport) add(r *result) error {
 		for _, f := range r.failures {
 			b.WriteString(f.text())
 		}
-		if len(r.failures) > 0 && r.log != "" {
-			b.WriteString("  informd run would log:\n" + indented(r.log, "    "))
-		}
+	}
+	if r.log != "" && (t.verbose || len(r.failures) > 0 && !t.updates) {
+		b.WriteString("  informd run would log:\n" + indented(r.log, "    "))
 	}
 	_, err := io.WriteString(t.w, b.String())
 	return err
@@ -98,7 +98,7 @@ func (t textReport) end(all []*result) error {
 	events := 0
 	var virtual time.Duration
 	for _, r := range all {
-		if events += r.events(); len(r.failures) > 0 {
+		if events += r.count(); len(r.failures) > 0 {
 			return nil // the command's error says how many
 		}
 		if n := len(r.steps); n > 0 {
@@ -149,7 +149,7 @@ type jsonEvent struct {
 func (j jsonReport) add(r *result) error {
 	at := r.test.At.Position(0)
 	out := jsonResult{
-		Test: r.test.Name, File: at.File, Line: at.Line, Result: "pass", Events: r.events(),
+		Test: r.test.Name, File: at.File, Line: at.Line, Result: "pass", Events: r.count(),
 		Seconds: r.took.Seconds(), Log: r.log,
 	}
 	for _, f := range r.failures {

@@ -48,8 +48,8 @@ type failure struct {
 	differences []difference
 }
 
-// events returns how many events came.
-func (r *result) events() (n int) {
+// count returns how many events came.
+func (r *result) count() (n int) {
 	for _, step := range r.steps {
 		n += len(step.came)
 	}
@@ -100,7 +100,8 @@ type runner struct {
 	*result
 	simulation *simulate.Simulation
 	script     script
-	waiting    []came // came since the last expect
+	events     []simulate.Event // of the step that is being done
+	waiting    []came           // came since the last expect
 }
 
 func (r *runner) fail(at config.Text, message string) {
@@ -114,9 +115,10 @@ func (r *runner) step(step *config.Step, what string) bool {
 		err = r.simulation.Advance(0)
 	}
 	done := played{Step: step, what: what, until: r.simulation.Now().Sub(r.test.Start)}
-	for _, ev := range r.simulation.Events() {
+	for _, ev := range append(r.events, r.simulation.Events()...) {
 		done.came = append(done.came, newCame(ev, r.test.Start))
 	}
+	r.events = nil
 	r.steps = append(r.steps, done)
 	r.waiting = append(r.waiting, done.came...)
 	if err != nil {
@@ -148,7 +150,7 @@ func (r *runner) do(step *config.Step) error {
 		}
 		return s.Delete(step.Source, step.Namespace, step.Name)
 	case config.StepAfter:
-		return s.Advance(step.After)
+		return r.advance(step.After)
 	case config.StepRestart:
 		if err := s.Stop(); err != nil {
 			return err
@@ -167,6 +169,25 @@ func (r *runner) do(step *config.Step) error {
 		return s.Relist(step.HistoryLost)
 	case config.StepAnswer:
 		r.script.add(step)
+	}
+	return nil
+}
+
+// maxEvents bounds the events of one step: a resync each second makes 31 million in a year.
+const maxEvents = 100_000
+
+// advance moves the time on, by one hour at a time to see how many events come.
+func (r *runner) advance(d time.Duration) error {
+	for d > 0 {
+		now := min(d, time.Hour)
+		if err := r.simulation.Advance(now); err != nil {
+			return err
+		}
+		d -= now
+		r.events = append(r.events, r.simulation.Events()...)
+		if len(r.events) > maxEvents {
+			return fmt.Errorf("more than %d events came in this step", maxEvents)
+		}
 	}
 	return nil
 }
@@ -418,18 +439,27 @@ func explain(differences []difference) (lines []string) {
 	return lines
 }
 
-// compile returns the plan of the rules that a test names; whole if it names none.
-func compile(test *config.Test, cfg *config.Config, whole *plan.Plan) (*plan.Plan, error) {
-	if test.Rules == nil {
+// compile returns the plan of the rules that a test names; whole if it names none. What the test
+// reaches is noted in covered, which may be nil.
+func compile(
+	test *config.Test, cfg *config.Config, whole *plan.Plan, covered *coverage,
+) (*plan.Plan, error) {
+	if test.Rules == nil && covered == nil {
 		return whole, nil
 	}
 	only := *cfg
 	only.Rules = slices.DeleteFunc(slices.Clone(cfg.Rules), func(r config.Rule) bool {
-		return !slices.ContainsFunc(test.Rules, func(name config.Text) bool {
+		return test.Rules != nil && !slices.ContainsFunc(test.Rules, func(name config.Text) bool {
 			return name.String() == r.Name
 		})
 	})
-	p, mistakes := plan.Compile(&only)
+	var p *plan.Plan
+	var mistakes config.Mistakes
+	if covered == nil {
+		p, mistakes = plan.Compile(&only)
+	} else {
+		p, mistakes = plan.CompileWatched(&only, covered.watch)
+	}
 	if len(mistakes) > 0 {
 		return nil, errors.New(strings.TrimSpace(mistakes.Error()))
 	}
