@@ -79,7 +79,7 @@ func quickened(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
 	files := automationFiles(t)
-	if len(files) != 6 {
+	if len(files) != 7 {
 		t.Fatalf("there are %d examples", len(files))
 	}
 	for _, file := range files {

@@ -66,7 +66,8 @@ func (r *result) story() string {
 		if verb == "" {
 			verb = "expect"
 		}
-		fmt.Fprintf(&b, "  %s %s, until +%s\n", step.what, verb, short(step.until))
+		fmt.Fprintf(&b, "  %s %s, until %s, +%s\n", step.what, verb,
+			r.test.Start.Add(step.until).Format(time.RFC3339), short(step.until))
 		for _, c := range step.came {
 			b.WriteString("    " + c.String() + "\n")
 			for _, line := range c.details() {
@@ -138,10 +139,12 @@ type jsonFailure struct {
 	Want        map[string]any `json:"want,omitempty"`    // the event that did not come
 	Nearest     *jsonEvent     `json:"nearest,omitempty"` // what came instead
 	Differences []difference   `json:"differences,omitempty"`
+	Unexpected  []jsonEvent    `json:"unexpected,omitempty"` // came, and nobody expects them
 }
 
 type jsonEvent struct {
 	Step  string         `json:"step,omitempty"`
+	At    time.Time      `json:"at"`
 	After string         `json:"after"` // the start of the test
 	Event map[string]any `json:"event"`
 }
@@ -160,20 +163,28 @@ func (j jsonReport) add(r *result) error {
 			Want: f.want, Differences: f.differences,
 		}
 		if f.nearest != nil {
-			failed.Nearest = &jsonEvent{After: short(f.nearest.at), Event: f.nearest.fields}
+			ev := r.jsonEvent("", *f.nearest)
+			failed.Nearest = &ev
+		}
+		for _, c := range f.unexpected {
+			failed.Unexpected = append(failed.Unexpected, r.jsonEvent("", c))
 		}
 		out.Failures = append(out.Failures, failed)
 	}
 	if j.verbose {
 		for _, step := range r.steps {
 			for _, c := range step.came {
-				out.Came = append(out.Came, jsonEvent{step.what, short(c.at), c.fields})
+				out.Came = append(out.Came, r.jsonEvent(step.what, c))
 			}
 		}
 	}
 	encoder := json.NewEncoder(j.w)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(out)
+}
+
+func (r *result) jsonEvent(step string, c came) jsonEvent {
+	return jsonEvent{step, r.test.Start.Add(c.at), short(c.at), c.fields}
 }
 
 func (jsonReport) end([]*result) error { return nil }

@@ -46,6 +46,7 @@ type failure struct {
 	want        map[string]any // nil: no event is missing
 	nearest     *came          // what came in its place; nil: nothing
 	differences []difference
+	unexpected  []came // what came that nobody expects
 }
 
 // count returns how many events came.
@@ -356,12 +357,8 @@ func (r *runner) expect(e *config.Expect, what string) {
 		}
 		r.failures = append(r.failures, f)
 	}
-	for _, g := range unexplained {
-		c := &r.waiting[g]
-		f := failure{at: e.At, nearest: c, isVerdict: true}
-		f.message = "came, and " + what + ".expect does not have it: " + c.String()
-		f.details = c.details()
-		r.failures = append(r.failures, f)
+	if len(unexplained) > 0 {
+		r.failures = append(r.failures, r.unexpected(e, what, unexplained))
 	}
 	if v.reordered {
 		f := failure{at: e.At, isVerdict: true}
@@ -371,6 +368,33 @@ func (r *runner) expect(e *config.Expect, what string) {
 		}
 		r.failures = append(r.failures, f)
 	}
+}
+
+// maxUnexpected bounds the events that the text of a failure lists.
+const maxUnexpected = 10
+
+// unexpected returns the failure that events came which an expect does not have.
+func (r *runner) unexpected(e *config.Expect, what string, which []int) failure {
+	f := failure{at: e.At, isVerdict: true}
+	f.message = fmt.Sprintf("%d events came that %s.expect does not have:", len(which), what)
+	if len(which) == 1 {
+		f.message = fmt.Sprintf("an event came that %s.expect does not have:", what)
+	}
+	for i, g := range which {
+		c := r.waiting[g]
+		f.unexpected = append(f.unexpected, c)
+		switch {
+		case i < maxUnexpected:
+			f.details = append(f.details, c.String())
+			for _, line := range c.details() {
+				f.details = append(f.details, "  "+line)
+			}
+		case i == maxUnexpected:
+			f.details = append(f.details,
+				fmt.Sprintf("… and %d more: -v lists all", len(which)-maxUnexpected))
+		}
+	}
+	return f
 }
 
 // edit returns what a test would say if it expected what came. An event that came in the place of
