@@ -154,3 +154,30 @@ func TestForAndRestarts(t *testing.T) {
 		})
 	}
 }
+
+// While the API server cannot be reached, nobody knows whether an object still waits.
+func TestForWhileDisconnected(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("r", `, where: object.data.size == "1", for: 5m`))
+	b.put("a", "1")
+	b.put("b", "1")
+	b.expect(4 * time.Minute)
+	b.Disconnect()
+	b.put("b", "2")
+	b.expect(time.Hour)
+	b.must(b.Relist(false))
+	b.expect(time.Minute, "r added a after 1s")
+}
+
+func TestStopWhileDisconnected(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("r", ", delivery: every"))
+	b.put("a", "1")
+	b.expect(0, "r added a")
+	b.Disconnect()
+	b.put("a", "2")
+	b.must(b.Stop())
+	b.put("a", "3")
+	b.must(b.Run(Resumption{}))
+	b.expect(0, "r updated a", "r updated a")
+}

@@ -263,9 +263,14 @@ func (s *Simulation) Restart(r Restart) error {
 	return s.Run(r.Resumption)
 }
 
-// Disconnect breaks the watches of all informers while the engine runs. Until Relist, changes of the
+// Disconnect makes the API server unreachable while the engine runs. Until Relist, changes of the
 // cluster are not seen.
-func (s *Simulation) Disconnect() { s.isConnected = false }
+func (s *Simulation) Disconnect() {
+	s.isConnected = false
+	for _, h := range s.hands {
+		h.Disconnect()
+	}
+}
 
 // Relist opens the watches again, after Disconnect or as if they had just broken. If the history is
 // lost, the informers list, and what came and went meanwhile is not seen.
@@ -275,6 +280,9 @@ func (s *Simulation) Relist(historyLost bool) error {
 	}
 	missed := s.missed
 	s.missed, s.isConnected = nil, true
+	for _, h := range s.hands {
+		h.Connect()
+	}
 	if !historyLost {
 		return s.send(missed...)
 	}

@@ -141,6 +141,14 @@ func (h *Hand) send(e *entry, store func(any) error, on func(any)) {
 	on(e)
 }
 
+// Disconnect says that the server cannot be reached.
+func (h *Hand) Disconnect() {
+	h.informer.health.trouble(Failing, "cannot reach the API server", true)
+}
+
+// Connect says that the server can be reached again. What has changed since Disconnect follows.
+func (h *Hand) Connect() { h.informer.health.well() }
+
 // Tick does what is due at the time of the clock, and returns when something is due again; a zero
 // time means never. The result holds until the next call of another method.
 func (h *Hand) Tick() (due time.Time) { return h.informer.feed.tick() }
