@@ -34,21 +34,29 @@ func (r *reader) extent(list, key, parent *yaml.Node) Extent {
 // endOfFlow returns the offset behind the bracket that closes the one at start. The parser has
 // accepted the text.
 func endOfFlow(text string, start int) int {
-	depth := 0
+	depth, inPlain := 0, false // in a scalar without quotes, where a quote is a character
 	for i := start; i < len(text); i++ {
 		switch b := text[i]; {
+		case isBlank(b) || isBreak(b):
 		case b == '[' || b == '{':
 			depth++
+			inPlain = false
 		case b == ']' || b == '}':
 			if depth--; depth == 0 {
 				return i + 1
 			}
+			inPlain = false
+		case b == ',', b == ':' && i+1 < len(text) &&
+			strings.IndexByte(" \t\r\n,[]{}", text[i+1]) >= 0:
+			inPlain = false
 		case b == '#' && (isBlank(text[i-1]) || isBreak(text[i-1])):
 			for i+1 < len(text) && !isBreak(text[i+1]) {
 				i++
 			}
-		case (b == '"' || b == '\'') && strings.IndexByte(" \t\r\n[{,:", text[i-1]) >= 0:
+		case (b == '"' || b == '\'') && !inPlain:
 			i = endOfQuoted(text, i)
+		default:
+			inPlain = true
 		}
 	}
 	return len(text)

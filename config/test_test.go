@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,8 @@ func TestExtent(t *testing.T) {
 		{"brackets in texts", "  - expect: [{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b]b'x}]\n", ""},
 		{"brackets in quotes", "  - {expect: [{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b'x}], exact: true}\n",
 			"[{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b'x}]"},
+		{"quotes in texts", "  - {expect: [{payload: it's \"] }, {name: b}]}\n", ""},
+		{"quotes within texts", "  - {expect: [{payload: it 's \"x \"}, {name: \"}\"}]}\n", "[{payload: it 's \"x \"}, {name: \"}\"}]"},
 		{"over lines", "  - expect: [  # ]\n      {name: a}, # ]\n    ]\n  - expect: []\n", "[  # ]\n      {name: a}, # ]\n    ]"},
 		{"block", "  - expect:\n    # two\n    - name: a\n      payload: |\n        x\n\n        # y\n    # another\n    - {name: b}\n\n    # the end\n  - expect: []\n",
 			"- name: a\n      payload: |\n        x\n\n        # y\n    # another\n    - {name: b}"},
@@ -114,4 +117,32 @@ func TestExtent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever a list looks like, another one takes its place.
+func FuzzExtent(f *testing.F) {
+	for _, list := range []string{
+		"[{name: a}, {name: 'b]'}] # so\n", "[]\n", "\n  - {name: a}\n  - name: b\n    payload: |\n      x\n     # y\n  # z\n  exact: true\n",
+		"[{payload: a \"b}, {payload: [\"]\", 'it''s', {a: 1}]}]\n", "\n    - payload: >-\n        x: [\n\n      name: a\n\n  # end\n",
+	} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		parse := func(text string) (*Config, Mistakes) {
+			return Parse([]File{{Path: "a_test.yaml", Data: []byte(text)}})
+		}
+		text := "apiVersion: informd.dev/v1alpha1\nkind: Test\nmetadata: {name: a}\nspec:\n  steps:\n  - expect: " + strings.ReplaceAll(list, "\n", "\n  ")
+		before, mistakes := parse(text)
+		if len(mistakes) > 0 || len(before.Tests) != 1 || len(before.Tests[0].Steps) == 0 || before.Tests[0].Steps[0].Expect == nil {
+			return
+		}
+		e := before.Tests[0].Steps[0].Expect.Extent
+		after, mistakes := parse(text[:e.Key] + "expect: [{name: other}]" + text[e.End:])
+		if err := mistakes.Err(); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if got := after.Tests[0].Steps[0].Expect.Events; len(got) != 1 || len(after.Tests[0].Steps) != len(before.Tests[0].Steps) {
+			t.Errorf("%q: %d events", text, len(got))
+		}
+	})
 }
