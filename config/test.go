@@ -221,6 +221,7 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 			r.mistake(merge, "%smerge must be a mapping of what is to change, not %s",
 				f.path, describe(merge))
 		}
+		r.keepsIdentity(merge, f.path+"merge")
 		step.Body = r.json(merge, f.path+"merge")
 	case StepDelete:
 		r.stepTarget(step, f)
@@ -245,6 +246,27 @@ var stepFields = map[string][]string{
 	StepRestart: {"down", "state", "history", "meanwhile"},
 	StepRelist:  {"history", "meanwhile"},
 	StepAnswer:  {"rule", "handler", "times", "retry", "reject", "actions"},
+}
+
+// keepsIdentity reports a merge patch that would make another object of the one it changes.
+func (r *reader) keepsIdentity(merge *yaml.Node, what string) {
+	if merge == nil || merge.Kind != yaml.MappingNode {
+		return
+	}
+	metadata := child(merge, "metadata")
+	if metadata == nil {
+		return
+	}
+	if metadata.Kind != yaml.MappingNode {
+		r.mistake(metadata, "%s.metadata must be a mapping, not %s", what, describe(metadata))
+		return
+	}
+	for _, name := range []string{"name", "namespace", "uid"} {
+		if n := child(metadata, name); n != nil {
+			r.mistake(n, "%s.metadata.%s would make another object of it: "+
+				"delete the one and apply the other", what, name)
+		}
+	}
 }
 
 func (r *reader) stepTarget(step *Step, f mapping) {
