@@ -156,7 +156,7 @@ func (p *parser) checkReferences() {
 		}
 	}
 	for _, m := range p.mentions {
-		p.checkReference(m.at, m.kind)
+		p.checkMention(m)
 	}
 }
 

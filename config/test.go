@@ -111,14 +111,29 @@ func (r *reader) fileFits(kind string, n *yaml.Node) {
 
 // mention is a name in a Test that another manifest must declare.
 type mention struct {
-	at   Text
-	kind string
+	at      Text
+	kind    string
+	running []Text // the rules that run in the test; nil: all
+}
+
+// checkMention reports a name that nobody declares, and a rule that does not run in its test.
+func (p *parser) checkMention(m mention) {
+	name := m.at.String()
+	_, exists := p.names[m.kind].at[name]
+	if !exists || m.kind != kindRule || m.running == nil {
+		p.checkReference(m.at, m.kind)
+		return
+	}
+	if !slices.ContainsFunc(m.running, func(rule Text) bool { return rule.String() == name }) {
+		p.mistakes = append(p.mistakes, m.at.Mistake(0, fmt.Sprintf(
+			"the rule %s does not run in this test: spec.rules leaves it out", quote(name))))
+	}
 }
 
 func (r *reader) mention(n *yaml.Node, what, kind string) string {
 	name, at := r.reference(n, what)
 	if name != "" {
-		r.mentions = append(r.mentions, mention{at, kind})
+		r.mentions = append(r.mentions, mention{at: at, kind: kind})
 	}
 	return name
 }
@@ -135,6 +150,7 @@ func (r *reader) test(n, at *yaml.Node, name Text) {
 			}
 		}
 	}
+	before := len(r.mentions)
 	items := r.list(spec.need("steps"), "spec.steps", "steps")
 	for i, item := range items {
 		what := fmt.Sprintf("spec.steps[%d]", i)
@@ -143,6 +159,9 @@ func (r *reader) test(n, at *yaml.Node, name Text) {
 	if len(items) > 0 && child(items[len(items)-1], "expect") == nil {
 		r.mistake(items[len(items)-1], "the last step has no expect, so nobody looks at what came: "+
 			"write expect: [] if nothing may come")
+	}
+	for i := before; i < len(r.mentions); i++ {
+		r.mentions[i].running = test.Rules
 	}
 	r.config.Tests = append(r.config.Tests, test)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/timing"
 )
 
@@ -227,6 +228,35 @@ func TestPayloadsWithoutQuotes(t *testing.T) {
 		_, mistakes := compile(t, print+source("a", "resource: v1/pods")+ruleOf("r", "source: a, handler: print, payload: "+payload))
 		if len(mistakes) != 1 || !strings.HasSuffix(mistakes[0].Message, want) {
 			t.Errorf("%s: %v\nwant %s", payload, mistakes, want)
+		}
+	}
+}
+
+// Rules that write the same expression are watched one by one.
+func TestCompileWatched(t *testing.T) {
+	rules := source("things", "resource: v1/pods") + head + "kind: Handler\nmetadata: {name: h}\nspec: {builtin: log}\n"
+	for _, name := range []string{"a", "b"} {
+		rules += "---\n" + head + "kind: Rule\nmetadata: {name: " + name + "}\nspec: {source: things, handler: h, where: object.x == 1 and object.y == 2, payload: object.z and object.x}\n"
+	}
+	cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(rules)}})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	branches := make(map[string][]string) // by where the expression stands
+	_, mistakes = CompileWatched(cfg, func(in config.Text, b expr.Branch) func(bool) {
+		at := in.Position(0).String()
+		branches[at] = append(branches[at], b.Text)
+		return func(bool) {}
+	})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	if len(branches) != 2 {
+		t.Errorf("the expressions of %d rules are watched: %v", len(branches), branches)
+	}
+	for at, b := range branches {
+		if len(b) != 2 {
+			t.Errorf("%s has the branches %q", at, b)
 		}
 	}
 }
