@@ -26,9 +26,34 @@ func (r *reader) extent(list, key, parent *yaml.Node) Extent {
 	if e.IsFlow {
 		e.End = endOfFlow(r.file.text, e.Start)
 	} else {
-		e.End = r.file.endOfBlock(e.Start)
+		e.End = r.file.endOfBlock(e.Start, e.Start, true)
 	}
 	return e
+}
+
+// written returns an element of the list as the file has it, with a comment behind it. It returns ""
+// if that text would mean something else in another place: it has several lines, and not the usual
+// indentation.
+func (r *reader) written(item *yaml.Node, list Extent) string {
+	start, text := r.offset(item), r.file.text
+	if list.IsFlow {
+		if text[start] != '{' { // a: b
+			return ""
+		}
+		source := text[start:endOfFlow(text, start)]
+		if strings.ContainsAny(source, "\r\n") {
+			return ""
+		}
+		return source
+	}
+	source := text[start:r.file.endOfBlock(start, list.Start, false)]
+	dash, _ := r.file.bounds(r.file.line(list.Start))
+	line, _ := r.file.bounds(r.file.line(start))
+	isUsual := start-line == list.Start-dash+len("- ") && text[start-len("- "):start] == "- "
+	if strings.ContainsAny(source, "\r\n") && !isUsual {
+		return ""
+	}
+	return source
 }
 
 // endOfFlow returns the offset behind the bracket that closes the one at start. The parser has
@@ -77,19 +102,22 @@ func endOfQuoted(text string, start int) int {
 	return len(text) - 1
 }
 
-// endOfBlock returns where the last line of the block list ends whose first dash is at start.
-func (f *file) endOfBlock(start int) int {
+// endOfBlock returns where the last line of a block list ends that begins at start, or of one of its
+// elements. The first dash of the list is at dash. It counts the lines of all elements from there on
+// if all is set.
+func (f *file) endOfBlock(start, dash int, all bool) int {
+	lineStart, _ := f.bounds(f.line(dash))
+	indent := dash - lineStart
 	first := f.line(start)
-	lineStart, end := f.bounds(first)
-	indent := start - lineStart
+	_, end := f.bounds(first)
 	for line := first + 1; line < len(f.lines); line++ {
 		from, to := f.bounds(line)
 		text := f.text[from:to]
 		content := strings.TrimLeft(text, " \t")
 		switch depth := len(text) - len(content); {
 		case content == "", depth <= indent && content[0] == '#':
-			// it belongs to the list if an element follows
-		case depth > indent, depth == indent && isMarker(content, "-"):
+			// it belongs to the list if something follows
+		case depth > indent, all && depth == indent && isMarker(content, "-"):
 			end = to
 		default:
 			return end

@@ -75,6 +75,9 @@ type Expect struct {
 // ExpectedEvent is one event that must have come.
 type ExpectedEvent struct {
 	At Text // where it begins; its value is empty
+	// Source is the event as the file has it, with a comment behind it. It is empty if the text
+	// cannot be used in another list with the same indentation.
+	Source string
 	*Value
 }
 
@@ -214,8 +217,7 @@ func (r *reader) step(n *yaml.Node, what string, verbs []string, more ...string)
 		r.mistake(f.key["exact"], "%s.exact goes with expect only", what)
 	}
 	if list := f.get("expect"); list != nil {
-		step.Expect = r.expect(list, what+".expect")
-		step.Expect.Extent = r.extent(list, f.key["expect"], n)
+		step.Expect = r.expect(list, r.extent(list, f.key["expect"], n), what+".expect")
 		step.Expect.Exact = r.boolean(f.get("exact"), what+".exact")
 	}
 	return step
@@ -407,8 +409,8 @@ var expectedFields = []string{
 	"actions", "dead",
 }
 
-func (r *reader) expect(n *yaml.Node, what string) *Expect {
-	e := &Expect{At: r.place(n)}
+func (r *reader) expect(n *yaml.Node, extent Extent, what string) *Expect {
+	e := &Expect{At: r.place(n), Extent: extent}
 	if n.Kind != yaml.SequenceNode {
 		r.mistake(n, "%s must be a list of events, not %s: [] means that nothing came",
 			what, describe(n))
@@ -416,7 +418,7 @@ func (r *reader) expect(n *yaml.Node, what string) *Expect {
 	}
 	for i, item := range n.Content {
 		if v := r.expectedEvent(item, fmt.Sprintf("%s[%d]", what, i)); v != nil {
-			e.Events = append(e.Events, ExpectedEvent{r.place(item), v})
+			e.Events = append(e.Events, ExpectedEvent{r.place(item), r.written(item, extent), v})
 		}
 	}
 	return e

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,8 +142,55 @@ func FuzzExtent(f *testing.F) {
 		if err := mistakes.Err(); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
+		// The events themselves take their own place.
+		var events []string
+		for _, ev := range before.Tests[0].Steps[0].Expect.Events {
+			events = append(events, ev.Source)
+		}
+		if !slices.Contains(events, "") && len(events) > 0 {
+			own := "[" + strings.Join(events, ", ") + "]"
+			if !e.IsFlow {
+				line := strings.LastIndexAny(text[:e.Start], "\r\n") + 1
+				own = "- " + strings.Join(events, "\n"+strings.Repeat(" ", e.Start-line)+"- ")
+			}
+			same, mistakes := parse(text[:e.Start] + own + text[e.End:])
+			if err := mistakes.Err(); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			for i, ev := range same.Tests[0].Steps[0].Expect.Events {
+				if want := before.Tests[0].Steps[0].Expect.Events[i].Literal(); string(ev.Literal()) != string(want) {
+					t.Errorf("%q: %s instead of %s", text, ev.Literal(), want)
+				}
+			}
+		}
 		if got := after.Tests[0].Steps[0].Expect.Events; len(got) != 1 || len(after.Tests[0].Steps) != len(before.Tests[0].Steps) {
 			t.Errorf("%q: %d events", text, len(got))
 		}
 	})
+}
+
+// An expected event that is as it must be stays in a list that --update writes.
+func TestSourceOfAnEvent(t *testing.T) {
+	const head = "apiVersion: informd.dev/v1alpha1\nkind: Test\nmetadata: {name: a}\nspec:\n  steps:\n"
+	for _, c := range []struct{ why, text, source string }{
+		{"flow", "  - expect: [{name: a, payload: {x: [1, \"]\"]}}, {name: b}]\n", `{name: a, payload: {x: [1, "]"]}}`},
+		{"flow without braces", "  - expect: [name: a, {name: b}]\n", ""},
+		{"flow over lines", "  - expect: [{name: a,\n    event: added}]\n", ""},
+		{"flow in a block", "  - expect:\n    - {name: a}  # so\n    # b\n    - {name: b}\n", "{name: a}  # so"},
+		{"block", "  - expect:\n    - name: a # so\n      payload: |\n        x\n\n        # y\n    # b\n    - {name: b}\n",
+			"name: a # so\n      payload: |\n        x\n\n        # y"},
+		{"block of one line", "  - expect:\n    -   name: a\n    - {name: b}\n", "name: a"},
+		{"block that is indented otherwise", "  - expect:\n    -   name: a\n        event: added\n    - {name: b}\n", ""},
+		{"block below its dash", "  - expect:\n    -\n      name: a\n      event: added\n", ""},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			got, mistakes := Parse([]File{{Path: "a_test.yaml", Data: []byte(head + c.text)}})
+			if err := mistakes.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if source := got.Tests[0].Steps[0].Expect.Events[0].Source; source != c.source {
+				t.Errorf("%q, want %q", source, c.source)
+			}
+		})
+	}
 }

@@ -404,13 +404,10 @@ func (r *runner) edit(e *config.Expect, wants []map[string]any, v verdict) edit 
 	for w, g := range v.nearest {
 		shapes[g] = wants[w]
 	}
-	for g, w := range v.assigned {
-		shapes[g] = wants[w]
-	}
 	out := edit{Extent: e.Extent}
 	for g, c := range r.waiting {
-		if _, fits := v.assigned[g]; fits { // it stays as the author wrote it
-			out.events = append(out.events, flow(shapes[g]))
+		if w, fits := v.assigned[g]; fits { // it stays as the author wrote it
+			out.events = append(out.events, cmp.Or(e.Events[w].Source, flow(wants[w])))
 			continue
 		}
 		out.events = append(out.events, flow(c.expected(shapes[g])))
