@@ -129,12 +129,15 @@ func FuzzParse(f *testing.F) {
 	f.Add(manifests)
 	f.Add(actingOn("{metadata: {name: \"a-${item}\"}, d: [\"${object.a}\", ~, 1.0, {b: $${c}}]}"))
 	f.Add(handlerWith("access: {write: [{resource: v1/pods/status, verbs: [patch], names: [\"a*\"]}]}"))
+	f.Add("apiVersion: informd.dev/v1alpha1\nkind: Test\nmetadata: {name: a}\nspec:\n  start: 2026-01-02T03:00:00Z\n  rules: [r]\n  steps:\n" +
+		"  - apply: {source: s, object: {metadata: {name: a}}}\n  - {after: 5m, expect: [], exact: true}\n  - restart: {down: 1s, meanwhile: [{delete: {source: s, name: a}}]}\n" +
+		"  - answer: {rule: r, actions: [{patch: {merge: {a: b}}}]}\n  - expect:\n    - name: a # so\n      actions: [{delete: {}}]\n    - {payload: \"}\"}\n")
 	for _, s := range []string{"", "a", "%YAML 9\n---\na", "--- {}\n... x\n", "a: {b: [c", "\"", "? ? : :\n", "\ufeff---\r\n- x\r", "metadata: {name: !x y}", "kind: [Rule]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		config, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(data)}})
-		if len(mistakes) == 0 && len(config.Sources)+len(config.Handlers)+len(config.Rules) == 0 {
+		if len(mistakes) == 0 && len(config.Sources)+len(config.Handlers)+len(config.Rules)+len(config.Tests) == 0 {
 			t.Fatal("neither a manifest nor a mistake")
 		}
 		checkPositions(t, mistakes, data)
