@@ -38,7 +38,7 @@ func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informe
 	return e, p.Informers[0], e.intakes[0]
 }
 
-func configMap(t *testing.T, text string) *object.Object {
+func configMap(t testing.TB, text string) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON([]byte(text))
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -30,6 +29,7 @@ type intake struct {
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
 	waits     []*timed // by rule; nil for rules that are not timed
+	timed     []int    // the rules that are
 	knowsOwn  bool     // one of the rules recognizes its own changes
 	record    *record  // nil keeps no record
 	dead      *dispatch.LetterBox
@@ -143,9 +143,12 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
 		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
 	}
-	in.evaluator.Waiting(c.Put, c, func(i int, mark time.Time) {
-		c.Inside = append(c.Inside, in.waits[i].recorded(mark, in.clock.Now()).String())
-	})
+	for _, i := range in.timed {
+		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
+			recorded := in.waits[i].recorded(mark, in.clock.Now())
+			c.Inside = append(c.Inside, recorded.String())
+		}
+	}
 }
 
 // commit applies the change that o causes in one cut: the lanes take their matches, and the state

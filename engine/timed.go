@@ -82,26 +82,29 @@ func (w *timed) time(at int64) time.Time {
 	return w.origin.Add(time.Duration(at) * time.Millisecond)
 }
 
-// set sets or removes the mark of an object. A mark is never early by rounding.
-func (w *timed) set(of *object.Object, mark time.Time) {
-	key := of.Key()
+// set sets or removes the mark of an object, and reports whether the first one is ready earlier than
+// before. A mark is never early by rounding.
+func (w *timed) set(of *object.Object, mark time.Time) (earlier bool) {
+	_, before, had := w.objects.First()
 	switch {
 	case mark.IsZero():
-		w.objects.Delete(key)
+		w.objects.Delete(of.Key())
 	case w.origin.IsZero():
-		w.objects.Put(key, mark.Add(time.Millisecond-1).UnixMilli())
+		w.objects.Put(of.Key(), mark.Add(time.Millisecond-1).UnixMilli())
 	default:
 		since := mark.Sub(w.origin)
 		at := since / time.Millisecond // rounds up what is before the origin
 		if since > at*time.Millisecond {
 			at++
 		}
-		w.objects.Put(key, int64(at))
+		w.objects.Put(of.Key(), int64(at))
 	}
+	_, first, has := w.objects.First()
 	w.count.Store(int64(w.objects.Len()))
-	if ready, ok := w.ready(); ok {
-		w.next.Store(ready.UnixMilli())
+	if has && (!had || first != before) {
+		w.next.Store(w.rule.Ready(w.time(first)).UnixMilli())
 	}
+	return has && (!had || first < before)
 }
 
 // ready returns when the first object is ready, if any waits.
@@ -165,18 +168,14 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 // time makes objects wait for a rule.
 func (in *intake) time(i int) {
 	in.waits[i] = newTimed(&in.rules[i].Rule.Rule, in.clock.Now())
+	in.timed = append(in.timed, i)
 	in.rules[i].timed.add(in.waits[i])
 }
 
 // wait applies the marks of a change. It reports whether a tick is due earlier than before.
 func (in *intake) wait(c *evaluate.Change) (earlier bool) {
 	for _, w := range c.Waits {
-		waits := in.waits[w.Rule]
-		before, had := waits.ready()
-		waits.set(w.Of, w.Mark)
-		if ready, ok := waits.ready(); ok && (!had || ready.Before(before)) {
-			earlier = true
-		}
+		earlier = in.waits[w.Rule].set(w.Of, w.Mark) || earlier
 	}
 	return earlier
 }

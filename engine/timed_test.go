@@ -2,10 +2,17 @@ package engine
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 )
 
 // pass makes time pass for a running daemon.
@@ -292,4 +299,58 @@ func TestDueOutOfReach(t *testing.T) {
 	l.settled(e)
 	stop()
 	l.expectAbout(h, "late", `synced m1 ""`)
+}
+
+func TestNothingBecomesAMemberWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("stays", "1")
+	l.put("left", "1")
+	e, stop := l.start(mapSource+aRule("long", small+", for: 1h"), h)
+	l.settled(e)
+	l.server.Fail(func(*http.Request) *metav1.Status {
+		return &metav1.Status{Status: "Failure", Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "no"}
+	})
+	l.server.DropWatches()
+	for e.Status().Sources[0].State != source.Failing {
+		time.Sleep(time.Millisecond)
+	}
+	l.put("left", "2") // informd does not hear of it
+	l.pass(e, 2*time.Hour)
+	time.Sleep(2 * stale)
+	l.expectAbout(h, "long")
+	l.server.Fail(nil)
+	l.await(h, 1)
+	l.settled(e)
+	stop()
+	l.expectAbout(h, "long", "added stays →1")
+}
+
+// BenchmarkTimed evaluates and commits updates of objects for ten rules, and for the same rules with
+// for, for which the objects wait.
+func BenchmarkTimed(b *testing.B) {
+	for _, timed := range []string{"", ", for: 1h"} {
+		b.Run("rules"+strings.ReplaceAll(timed, ", for: 1h", " with for"), func(b *testing.B) {
+			rules := mapSource
+			for n := range 10 {
+				rules += aRule(fmt.Sprint("r", n), small+timed+", events: [deleted]")
+			}
+			_, _, in := idle(b, rules)
+			const objects = 1000
+			states := make([]*object.Object, 0, 2*objects)
+			for n := range cap(states) {
+				states = append(states, configMap(b, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"o%d","uid":"u","resourceVersion":"%d"},"data":{"size":"1"}}`, n%objects, n+1)))
+			}
+			for _, o := range states[:objects] {
+				in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
+			}
+			n := 0
+			for b.Loop() {
+				i, turn := n%objects, n/objects%2
+				old, o := states[i+turn*objects], states[i+(1-turn)*objects]
+				in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}})
+				n++
+			}
+		})
+	}
 }

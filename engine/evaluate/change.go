@@ -19,7 +19,7 @@ type Change struct {
 	// Waits are the new marks of objects for timed rules.
 	Waits []Wait
 	// Put is the object to record as known. Inside is what is recorded beside it of rules: see
-	// [Evaluator.Inside] and [Evaluator.Waiting].
+	// [Evaluator.Inside] and [Evaluator.Mark].
 	Put    *object.Object
 	Inside []string
 	// Gone is the object to forget.

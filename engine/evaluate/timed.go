@@ -76,15 +76,9 @@ func (c *Change) mark(i int, o *object.Object, standing Standing) time.Time {
 	return standing.Marks(o)
 }
 
-// Waiting calls f with each rule for which an object waits once c is committed, and with its mark.
-func (e *Evaluator) Waiting(o *object.Object, c *Change, f func(rule int, mark time.Time)) {
-	for i := range e.rules {
-		if standing := e.standing(i); standing.Marks != nil {
-			if mark := c.mark(i, o, standing); !mark.IsZero() {
-				f(i, mark)
-			}
-		}
-	}
+// Mark returns the mark of an object for a timed rule once c is committed.
+func (e *Evaluator) Mark(i int, o *object.Object, c *Change) time.Time {
+	return c.mark(i, o, e.standing(i))
 }
 
 // settles reports whether a rule has an object inside that it has not followed. was says that it had

@@ -66,7 +66,10 @@ func (w *Waiting) All() iter.Seq2[string, int64] {
 func (w *Waiting) Put(key string, at int64) {
 	if place, ok := w.find(key); ok {
 		e := &w.entries[place]
-		e.key, e.at = key, at
+		isSame := e.at == at
+		if e.key, e.at = key, at; isSame {
+			return
+		}
 		w.up(e.heap)
 		w.down(w.entries[place].heap)
 		return
