@@ -85,7 +85,8 @@ func (in *intake) timetables() (tables []timing.Timetable) {
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
 	s := evaluate.Standing{
-		Deaf:      in.unseen[i] || in.resuming.isLate(i),
+		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
+		Deaf:      (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds,
 		Undecided: in.rules[i].waits.Load() > 0,
 	}
 	if w := in.waits[i]; w != nil {

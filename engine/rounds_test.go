@@ -148,3 +148,20 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
+
+// A rule that nobody has told anything yet does not miss a round because a source that it looks into
+// is not there.
+func TestRoundWaitsForWhatARuleLooksInto(t *testing.T) {
+	t.Parallel()
+	l, h := newLooking(t), new(teller)
+	l.breakNodes(true)
+	l.put("a", "1")
+	e, stop := l.start(lookupSources+aRule("zones", zones+`, schedule: {cron: "@start"}`)+aRule("hourly", ", resync: 1h"), h)
+	l.await(h, 1) // hourly, at first sight
+	l.pass(e, time.Hour)
+	l.await(h, 2) // hourly, and the round of the start is over, too
+	l.breakNodes(false)
+	l.await(h, 3)
+	stop()
+	l.expectAbout(h, "zones", `synced a [null,"1","north"]`)
+}

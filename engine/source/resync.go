@@ -218,7 +218,9 @@ func (f *feed) begin(r *rounds, now time.Time) {
 	number, ok := r.number(now)
 	r.again, r.atStart = false, false
 	if !ok {
-		r.begins(time.Unix(r.last, 0), now)
+		if r.begins(time.Unix(r.last, 0), now); !r.next.After(now) {
+			r.begins(now, now)
+		}
 		return
 	}
 	r.begins(now, now)

@@ -191,7 +191,14 @@ func (s *Schedule) latest(now time.Time) (latest time.Time) {
 		if err != nil {
 			continue
 		}
-		// the library may miss one near a change of the clocks
+		began, end := now.In(s.zone).ZoneBounds()
+		if before.Sub(began) > longestChange && (end.IsZero() || end.Sub(now) > longestChange) {
+			if before.After(latest) {
+				latest = before
+			}
+			continue
+		}
+		// the library is wrong near a change of the clocks
 		for at := before.Add(-longestChange); ; {
 			if at = s.next(expression, at); at.IsZero() || at.After(now) {
 				break
