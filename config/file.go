@@ -118,3 +118,9 @@ func (f *file) mistake(offset int, message string) Mistake {
 	snippet, caret := window(f.text[start:end], min(max(offset, start), end)-start)
 	return Mistake{Position: pos, Message: printable(message), Snippet: snippet, caret: caret}
 }
+
+// MistakeIn returns a mistake at an offset, in bytes, of a text that has a name of its own instead of
+// a file's.
+func MistakeIn(name, text string, offset int, message string) Mistake {
+	return newFile(name, strings.ToValidUTF8(text, "\uFFFD")).mistake(offset, message)
+}

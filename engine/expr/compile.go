@@ -47,7 +47,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 	}
 	p = c.program(text, root.eval)
 	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, elements
-	if o.Branch != nil {
+	if o.Branch != nil || o.Trace {
 		p.requires, p.exact = nil, false
 	}
 	return p, nil
@@ -55,6 +55,9 @@ func Compile(text string, o Options) (p *Program, err error) {
 
 func newCompiler(o Options) *compiler {
 	c := &compiler{options: o, done: make(map[ast.Node]operand)}
+	if o.Trace {
+		c.sites = newSites()
+	}
 	c.folding = run{Meter: value.Meter{Steps: MaxSteps, Bytes: maxFolded}}
 	return c
 }
@@ -66,6 +69,9 @@ func (c *compiler) root(text string) (operand, error) {
 		return operand{}, err
 	}
 	c.text = text
+	if c.sites != nil {
+		c.sites.body(tree)
+	}
 	root, err := c.compile(tree)
 	if err == nil && (c.options.Scope == Where || c.options.Scope == When) {
 		root.eval = c.watched(tree, root)
@@ -107,6 +113,8 @@ type compiler struct {
 	// done remembers compiled nodes. The parser turns a < b < c into a < b && b < c with one node
 	// b, so without done the walk of nested chains takes exponential time.
 	done map[ast.Node]operand
+
+	sites *sites // of Options.Trace, or nil
 
 	folding run // evaluates constants; the whole text shares its budgets
 }
@@ -151,10 +159,17 @@ func (c *compiler) slot() int {
 }
 
 func (c *compiler) compile(node ast.Node) (operand, error) {
+	if c.sites != nil {
+		defer c.sites.mentions(node)
+	}
 	if o, ok := c.done[node]; ok {
 		return o, nil
 	}
-	o, err := c.compileNew(node)
+	compile := c.compileNew
+	if c.sites != nil {
+		compile = c.compileTraced
+	}
+	o, err := compile(node)
 	if err == nil {
 		c.done[node] = o
 	}

@@ -89,12 +89,19 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 				"%s needs an expression as its second argument", name)
 		}
 		c.pointers = append(c.pointers, &call.pointer)
+		if c.sites != nil {
+			c.sites.body(node.Node)
+		}
 		body, err = c.compile(node.Node)
 		c.pointers = c.pointers[:len(c.pointers)-1]
 		if err != nil {
 			return operand{}, err
 		}
 		call.body = body.eval
+		if c.sites != nil {
+			call.indexed = true
+			call.body = ofElement(body.eval, call.index)
+		}
 	}
 	c.slots -= inUse
 	if name == "map" {

@@ -51,6 +51,8 @@ type Options struct {
 	// Branch, if set, is called for each Branch of the text. Evaluations call what it returns with
 	// each outcome. Such a Program has no Requires, because they would spare evaluations.
 	Branch func(Branch) func(outcome bool)
+	// Trace makes a Program that Program.Trace takes. It has no Requires, either.
+	Trace bool
 }
 
 // Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.
@@ -62,6 +64,8 @@ type Env struct {
 	Item        any            // one of the values that Elements returned
 	Given       map[string]any // trees, as object.Decode makes them, by the names of Options.Given
 	Budget      *Budget        // nil: only MaxSteps and MaxMemory bound the evaluation
+
+	tracing *tracing // of Program.Trace
 }
 
 // Budget bounds several evaluations together. Each evaluation takes from it what it uses, and never

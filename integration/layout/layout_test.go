@@ -104,7 +104,10 @@ var mayImport = map[string][]string{
 	"cmd/informd/locate":                 {},
 	"cmd/informd/manifests":              {"config", "engine/plan"},
 	"cmd/informd/launch":                 {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
-	"cmd/informd/client":                 {"engine/object/scan", "cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "plugins/handler", "plugins/serve"},
+	"cmd/informd/client": {
+		"config", "engine/expr", "engine/object", "engine/object/scan",
+		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "plugins/handler", "plugins/serve",
+	},
 	"cmd/informd/offline": {
 		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/object", "engine/plan",
 		"plugins/handlerpb", "plugins/host", "plugins/host/confine",

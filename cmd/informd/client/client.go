@@ -18,9 +18,11 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 )
 
-// NewCommands returns informd status, get, dead and rule.
+// NewCommands returns informd status, get, eval, dead and rule.
 func NewCommands() []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(), newGetCommand(), newDeadCommand(), newRuleCommand()}
+	return []*cobra.Command{
+		newStatusCommand(), newGetCommand(), newEvalCommand(), newDeadCommand(), newRuleCommand(),
+	}
 }
 
 // controlFlags are the flags that say which daemon to ask.

@@ -14,10 +14,10 @@ const masked = "***"
 
 var maskedJSON = json.RawMessage(`"` + masked + `"`)
 
-// maskSecret masks the JSON of a v1 Secret: the values of data and stringData, and of every field
+// MaskSecret masks the JSON of a v1 Secret: the values of data and stringData, and of every field
 // that Secrets are not known to have. It does the same in annotations that hold an object, such as
 // kubectl's last-applied-configuration. Keys stay.
-func maskSecret(text []byte) json.RawMessage {
+func MaskSecret(text []byte) json.RawMessage {
 	return eachField(text, func(field string, value json.RawMessage) json.RawMessage {
 		switch field {
 		case "apiVersion", "kind", "type", "immutable":
@@ -39,7 +39,7 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 		case err != nil, name == compressed:
 			return maskedJSON
 		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("{")):
-			object := maskSecret([]byte(text))
+			object := MaskSecret([]byte(text))
 			if bytes.Equal(object, maskedJSON) {
 				return object
 			}
@@ -104,10 +104,10 @@ func maskLetter(l Letter) Letter {
 
 func maskEvent(e *handler.Event, isSecret bool) {
 	if e.Object != nil && isSecret {
-		e.Object = maskSecret(e.Object)
+		e.Object = MaskSecret(e.Object)
 	}
 	if e.Old != nil && isSecret {
-		e.Old = maskSecret(e.Old)
+		e.Old = MaskSecret(e.Old)
 	}
 	if e.Payload != nil {
 		e.Payload = maskedJSON

@@ -49,7 +49,7 @@ func TestMaskSecret(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got, want any
-			if err := json.Unmarshal(maskSecret([]byte(test.text)), &got); err != nil {
+			if err := json.Unmarshal(MaskSecret([]byte(test.text)), &got); err != nil {
 				t.Fatal(err)
 			}
 			if err := json.Unmarshal([]byte(test.want), &want); err != nil {
@@ -89,7 +89,7 @@ func FuzzMaskSecret(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := maskSecret(text)
+		got := MaskSecret(text)
 		if !json.Valid(got) {
 			t.Fatalf("%s is no JSON", got)
 		}

@@ -96,7 +96,7 @@ func (a answers) source(q Query) (SourceStatus, error) {
 // writeText writes an object as a line. Its text is compact and has no line breaks.
 func writeText(out *bufio.Writer, o *object.Object, mask bool) error {
 	if mask {
-		_, _ = out.Write(maskSecret(o.JSON())) // WriteByte returns the error
+		_, _ = out.Write(MaskSecret(o.JSON())) // WriteByte returns the error
 	} else {
 		_, _ = out.Write(o.AppendJSON(out.AvailableBuffer()))
 	}

@@ -133,7 +133,7 @@ func TestEveryBudgetIsKept(t *testing.T) {
 	calls := map[string]list{
 		"string": {1.5}, "upper": {"a"}, "lower": {"A"}, "trim": {"a", "b"}, "trimPrefix": {"a"}, "trimSuffix": {"a", "a"},
 		"hasPrefix": {"a", "b"}, "hasSuffix": {"a", "b"}, "indexOf": {"a", "b"}, "lastIndexOf": {"a", "b"}, "split": {"a,b", ","}, "splitAfter": {"a,b", ",", int64(1)},
-		"replace": {"a", "a", "bb"}, "repeat": {"a", int64(3)}, "join": {list{"a", "b"}, ","}, "toBase64": {"a"}, "fromBase64": {"aGk="}, "toJSON": {labels}, "fromJSON": {`{"a":[1,"b",null,{}]}`},
+		"replace": {"a", "a", "bb"}, "repeat": {"a", int64(3)}, "join": {list{"a", "b"}, ","}, "toBase64": {"a"}, "fromBase64": {"aGk="}, "toJSON": {labels}, "fromJSON": {`{"a":[1,"b",null,{}]}`}, "notAfter": {spring},
 		"len": {"a"}, "reverse": {two}, "concat": {two, two}, "flatten": {list{two, list{two}}}, "uniq": {list{"a", "b", int64(1), int64(2), list{int64(1)}, list{int64(2)}}}, "sort": {list{"b", "c", "a"}},
 		"get": {labels, "tier"}, "keys": {labels}, "values": {labels}, "toPairs": {labels}, "fromPairs": {list{list{"a", int64(1)}, list{"b", int64(2)}}},
 		"min": {list{"a", "b"}}, "max": {int64(1), list{int64(2)}}, "mean": {int64(1), int64(2)}, "median": {list{int64(1)}},

@@ -165,4 +165,5 @@ var unitFunctions = map[string]Function{
 	"time":     {Min: 1, Max: 1, Call: reader("time", toTime)},
 	"duration": {Min: 1, Max: 1, Call: reader("duration", toDuration)},
 	"type":     {Min: 1, Max: 1, takesNil: true, Call: typeFunction},
+	"notAfter": {Min: 1, Max: 1, Call: notAfter},
 }
