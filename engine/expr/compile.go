@@ -96,7 +96,8 @@ func (c *compiler) program(text string, e eval) *Program {
 	return p
 }
 
-// compiler holds what is known during the walk over the syntax tree.
+// compiler holds what is known during the walk over the syntax tree. It has this many fields because
+// one walk finds the closures, the paths that they read and the slots that they need.
 type compiler struct {
 	text       string
 	options    Options
