@@ -329,8 +329,12 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 		r.mistake(spec.key["prune"], "spec.prune deletes what the rule has applied, "+
 			"and the rule has no action apply")
 	case !slices.Contains(rule.Events, "deleted") && !r.reported[spec.value["events"]]:
-		r.mistake(spec.key["events"], "spec.prune needs the event deleted: "+
-			"it deletes what was applied for an object when the object goes")
+		at, hint := spec.key["events"], ""
+		if at == nil { // of a rule with a schedule
+			at, hint = spec.key["prune"], "; write events: [synced, deleted]"
+		}
+		r.mistake(at, "spec.prune needs the event deleted: "+
+			"it deletes what was applied for an object when the object goes%s", hint)
 	}
 	return prune
 }

@@ -27,9 +27,11 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", given)}
 		}
 	}
-	if root.constant && o.Scope == Due {
-		return nil, &Error{0, "the expression does not depend on the object: " +
-			"due is a time of each object, such as time(object.spec.renewTime) + duration(\"2m\")"}
+	if o.Scope == Due {
+		if fault := notDue(text, root); fault != "" {
+			return nil, &Error{0, fault + ": due is the time from which it is a member, " +
+				`such as time(object.spec.renewTime) + duration("2m")`}
+		}
 	}
 	var gives []string
 	var elements shape
@@ -51,6 +53,32 @@ func Compile(text string, o Options) (p *Program, err error) {
 		p.requires, p.exact = nil, false
 	}
 	return p, nil
+}
+
+// notDue returns what is wrong with an expression that can be no time of an object, or "".
+func notDue(text string, root operand) string {
+	if root.constant {
+		return "the expression does not depend on the object"
+	}
+	tree, err := parse(text)
+	if err != nil {
+		return "" // cannot happen: it was parsed before
+	}
+	isCondition := false
+	switch n := tree.(type) {
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "==", "!=", "<", "<=", ">", ">=", "and", "&&", "or", "||", "in", "matches", "contains",
+			"startsWith", "endsWith":
+			isCondition = true
+		}
+	case *ast.UnaryNode:
+		isCondition = n.Operator == "not" || n.Operator == "!"
+	}
+	if isCondition {
+		return "the expression gives true or false"
+	}
+	return ""
 }
 
 func newCompiler(o Options) *compiler {

@@ -134,8 +134,8 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is "+
 			"asked, so it reads object alone; use %s in %s", name, name, in)
 	case Due:
-		return c.errorf(at, "due cannot use %s: it must come out the same whenever it is "+
-			"asked, so it reads object alone", name)
+		return c.errorf(at, "due cannot use %s: it reads object alone, and gives the time from "+
+			`which it is a member, such as time(object.spec.renewTime) + duration("2m")`, name)
 	case Index:
 		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
 			"so it reads object alone", name)
