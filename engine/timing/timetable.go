@@ -187,32 +187,42 @@ func (s *Schedule) Number(now time.Time, last int64) (int64, bool) {
 // latest returns the latest moment until now, or the zero time.
 func (s *Schedule) latest(now time.Time) (latest time.Time) {
 	for _, expression := range s.cron {
-		before, err := gronx.PrevTickBefore(expression, now.Round(0).In(s.zone), true)
-		if err != nil {
+		if at := s.latestOf(expression, now.Round(0)); at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// latestOf returns the latest moment of one expression. It searches with next, because the library
+// finds no earlier moment near a change of the clocks.
+func (s *Schedule) latestOf(expression string, now time.Time) (latest time.Time) {
+	comesAfter := func(unix int64) (at time.Time, ok bool) {
+		at = s.next(expression, time.Unix(unix, 0))
+		return at, !at.IsZero() && !at.After(now)
+	}
+	end := now.Unix() // no moment comes after it
+	for back := int64(60); latest.IsZero() && back < longestPeriod; back *= 2 {
+		begin := now.Unix() - back
+		at, ok := comesAfter(begin)
+		if !ok {
+			end = begin
 			continue
 		}
-		began, end := now.In(s.zone).ZoneBounds()
-		if before.Sub(began) > longestChange && (end.IsZero() || end.Sub(now) > longestChange) {
-			if before.After(latest) {
-				latest = before
-			}
-			continue
-		}
-		// the library is wrong near a change of the clocks
-		for at := before.Add(-longestChange); ; {
-			if at = s.next(expression, at); at.IsZero() || at.After(now) {
-				break
-			}
-			if at.After(latest) {
-				latest = at
+		for latest = at; end-begin > 1; {
+			middle := begin + (end-begin)/2
+			if at, ok := comesAfter(middle); ok {
+				begin, latest = max(middle, at.Unix()-1), at
+			} else {
+				end = middle
 			}
 		}
 	}
 	return latest
 }
 
-// longestChange is more than clocks are ever set forward or back at once.
-const longestChange = 3 * time.Hour
+// longestPeriod is more than there is between two moments of an expression, in seconds.
+const longestPeriod = 20 * 366 * 24 * 60 * 60
 
 // AtStart implements Timetable.
 func (s *Schedule) AtStart() bool { return s.atStart }

@@ -97,3 +97,31 @@ func TestMistakenSchedules(t *testing.T) {
 		}
 	}
 }
+
+// A round that was missed is found on the days when clocks change, too.
+func TestLatestNearChangesOfTheClocks(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"} {
+		for _, cron := range []string{"0 0 * * 0", "15 1 * 3,10 0", "0 0 29 2 *", "30 2 * * *"} {
+			s, err := timing.NewSchedule([]string{cron}, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, began := range []string{"2025-10-25", "2026-02-14", "2026-03-28", "2026-04-04"} {
+				now, err := time.Parse(time.DateOnly, began)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 8 {
+					now = now.Add(7*time.Hour + 37*time.Minute)
+					number, ok := s.Number(now, 0)
+					latest := time.Unix(number, 0)
+					if again := s.Next(latest.Add(-time.Second)); !ok || !again.Equal(latest) {
+						t.Errorf("%s, %q: the latest until %v is %v", zone, cron, now, latest)
+					} else if next := s.Next(latest); !next.After(now) {
+						t.Errorf("%s, %q: the latest until %v is %v, before %v", zone, cron, now, latest, next)
+					}
+				}
+			}
+		}
+	}
+}
