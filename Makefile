@@ -104,7 +104,7 @@ test: controlplane ## Run every test, with the race detector, against a real con
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
-SOAK := $(SOAK)|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator
+SOAK := $(SOAK)|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
