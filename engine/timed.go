@@ -185,6 +185,8 @@ const (
 	turn = 250 * time.Microsecond
 	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
 	lull = 3
+	// panicked is how long an object waits on whose evaluation has panicked.
+	panicked = time.Minute
 	// stale is how long ticks rest while the informer may have missed changes.
 	stale = 200 * time.Millisecond
 )
@@ -231,8 +233,9 @@ func (in *intake) elapse(i int, now time.Time, get func(key string) *object.Obje
 	c := &in.change
 	c.Reset()
 	in.evaluator.Elapse(i, o, now, c)
-	if len(c.Waits) == 0 { // it failed; once is enough
-		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o})
+	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause: it waits on
+		mark := now.Add(panicked - in.waits[i].rule.For)
+		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
 	}
 	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
 	in.commit(c, o)
