@@ -18,9 +18,9 @@ import (
 type timed struct {
 	rule    *rule.Rule
 	objects timing.Waiting
-	// origin is the zero of the times in objects, if the rule counts how long where has held. It has
-	// a monotonic reading, so that a clock that is set does not matter. Otherwise the times are Unix
-	// times, because due computes times of the clock.
+	// origin is the zero of the times in objects, if the rule counts how long where has held. It
+	// has a monotonic reading, so that a clock that is set does not matter. Otherwise the times are
+	// Unix times, because due computes times of the clock.
 	origin time.Time
 	marks  func(*object.Object) time.Time // the method mark
 
@@ -82,8 +82,8 @@ func (w *timed) time(at int64) time.Time {
 	return w.origin.Add(time.Duration(at) * time.Millisecond)
 }
 
-// set sets or removes the mark of an object, and reports whether the first one is ready earlier than
-// before. A mark is never early by rounding.
+// set sets or removes the mark of an object, and reports whether the first one is ready earlier
+// than before. A mark is never early by rounding.
 func (w *timed) set(of *object.Object, mark time.Time) (earlier bool) {
 	_, before, had := w.objects.First()
 	switch {

@@ -18,7 +18,8 @@ type Timetable interface {
 	Number(now time.Time, last int64) (number int64, ok bool)
 	// AtStart reports whether there is also a round when informd starts.
 	AtStart() bool
-	// String returns what the timetable was made of, or "" if earlier rounds count whatever that was.
+	// String returns what the timetable was made of, or "" if earlier rounds count whatever that
+	// was.
 	String() string
 }
 
@@ -51,9 +52,9 @@ type Schedule struct {
 // AtStart is the name of the moment at which informd starts.
 const AtStart = "@start"
 
-// NewSchedule makes a Schedule of cron expressions with five fields (minute, hour, day of the month,
-// month, day of the week), of names such as @daily, and of AtStart. zone is a name of the IANA time
-// zone database; "" is UTC. An error names the expression or the zone.
+// NewSchedule makes a Schedule of cron expressions with five fields (minute, hour, day of the
+// month, month, day of the week), of names such as @daily, and of AtStart. zone is a name of the
+// IANA time zone database; "" is UTC. An error names the expression or the zone.
 func NewSchedule(cron []string, zone string) (*Schedule, error) {
 	at, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
@@ -107,8 +108,8 @@ func (s *Schedule) Next(after time.Time) (next time.Time) {
 	return next
 }
 
-// next returns the next moment of one expression. It goes from one change of the clocks to the next,
-// and between them asks the library as if they never changed.
+// next returns the next moment of one expression. It goes from one change of the clocks to the
+// next, and between them asks the library as if they never changed.
 func (s *Schedule) next(expression string, after time.Time) time.Time {
 	began := after // of the period between two changes, or later
 	for range maxChanges {
@@ -160,7 +161,8 @@ func (s *Schedule) clockAt(at time.Time) *time.Location {
 	return time.FixedZone("", offset)
 }
 
-// skipped returns by how much the clocks are set forward at a moment; negative if they are set back.
+// skipped returns by how much the clocks are set forward at a moment; negative if they are set
+// back.
 func (s *Schedule) skipped(at time.Time) time.Duration {
 	_, before := at.Add(-time.Nanosecond).In(s.zone).Zone()
 	_, now := at.In(s.zone).Zone()

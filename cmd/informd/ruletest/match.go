@@ -20,8 +20,8 @@ func (v verdict) ok() bool {
 const maxTries = 100_000
 
 // match assigns events that came to the expected ones. lanes has the lane of each event that came.
-// differs returns how different expected event w and event g are: 0 if g is as expected. Exact means
-// that all events are in the order of the list; otherwise those of each lane are.
+// differs returns how different expected event w and event g are: 0 if g is as expected. Exact
+// means that all events are in the order of the list; otherwise those of each lane are.
 func match(wants int, lanes []string, exact bool, differs func(w, g int) int) verdict {
 	gots := len(lanes)
 	distance := make([][]int, wants)
