@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -23,8 +24,10 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/simulate"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/integration/harness"
@@ -421,11 +424,19 @@ func (r *real) stop() { r.end() }
 
 // pass lets time pass for the engine.
 func (r *real) pass(d time.Duration) {
+	// What an informer is doing belongs to the time before. A rule that no longer waits for another
+	// source may not have been told everything yet.
+	r.each(func(i *source.Informer) { i.Visit(func(iter.Seq[*object.Object]) {}) })
 	r.clock.ahead.Add(int64(d))
+	r.each((*source.Informer).Wake)
+}
+
+// each calls f with each informer of the engine.
+func (r *real) each(f func(*source.Informer)) {
 	for _, s := range r.engine.Status().Sources {
 		view, _ := r.engine.Source(s.Name)
 		for _, i := range view.Informers() {
-			i.Wake()
+			f(i)
 		}
 	}
 }
