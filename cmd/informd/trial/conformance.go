@@ -27,7 +27,8 @@ func NewConformanceCommand(version string) *cobra.Command {
 starts the executable many times, as informd run does but unconfined, sends it events of objects
 that do not exist, interrupts it and kills it. It prints whether each clause of the contract holds,
 and if not, why, with the end of the handler's log. It stops after a clause that explains the
-others: a handler that does not start, or does not answer an event. A clause takes at most a minute.
+others: a handler that does not start, or does not answer an event. A clause takes at most a minute,
+and so does a check in which one does not hold; --clause then checks one of those that are left.
 
 Give the handler a config with which it may handle events, such as one that names a test file or a
 test server. Flags after COMMAND belong to the handler. --cache and --event are as for informd

@@ -36,19 +36,26 @@ func (r Result) Holds() bool { return len(r.Problems) == 0 && r.NotChecked == ""
 // Check checks one clause after the other and yields each result as it comes. A handler that does
 // not start, or does not answer a simple event with done, keeps hardly any other clause, for the
 // same reason. So the sequence ends with such a clause. There must be a Command or a Remote. When
-// ctx ends, so does the sequence, without the result at hand. A clause takes at most a minute.
+// ctx ends, so does the sequence, without the result at hand. A clause takes at most a minute. So
+// does a check in which one does not hold: the clauses that are left then are not checked.
 // Check leaves behind no file, and no process of the handler's process group.
 func Check(ctx context.Context, o Options) iter.Seq[Result] {
-	return func(yield func(Result) bool) {
-		s := newSuite(o)
-		for _, c := range s.clauses() {
-			r := s.check(ctx, c)
-			if s.Only != "" && c.name != s.Only && r.Holds() {
-				continue // it only prepares
-			}
-			if ctx.Err() != nil || !yield(r) || s.broken != "" {
-				return
-			}
+	return func(yield func(Result) bool) { newSuite(o).run(ctx, yield) }
+}
+
+func (s *suite) run(ctx context.Context, yield func(Result) bool) {
+	began, fails := time.Now(), false
+	for _, c := range s.clauses() {
+		r := Result{Clause: c.name, NotChecked: tookLong}
+		if !fails || time.Since(began) < s.total {
+			r = s.check(ctx, c)
+		}
+		fails = fails || len(r.Problems) > 0
+		if s.Only != "" && c.name != s.Only && r.Holds() {
+			continue // it only prepares
+		}
+		if ctx.Err() != nil || !yield(r) || s.broken != "" {
+			return
 		}
 	}
 }
@@ -118,11 +125,15 @@ type suite struct {
 	wrong    error         // why nothing can be checked with these Options
 	patience time.Duration // for a process to end by itself; a start may take half as long again
 	limit    time.Duration // of one clause
+	total    time.Duration // of all, if one does not hold
 	broken   string        // why the other clauses are not checked
 }
 
+// tookLong is why clauses are not checked at the end of a check that took long.
+const tookLong = "the check has taken a minute, and not all clauses hold; check this one alone"
+
 const (
-	// clauseLimit bounds the check of one clause.
+	// clauseLimit bounds the check of one clause, and of all if one does not hold.
 	clauseLimit = time.Minute
 	// debugTimeout is every time limit with Options.Debug.
 	debugTimeout = 24 * time.Hour
@@ -136,7 +147,7 @@ func newSuite(o Options) *suite {
 		o.BadConfig = json.RawMessage(`{"handlertest-unknown-field": 1}`)
 	}
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
-	s := &suite{Options: o, patience: 20 * time.Second, limit: clauseLimit}
+	s := &suite{Options: o, patience: 20 * time.Second, limit: clauseLimit, total: clauseLimit}
 	if o.Debug {
 		s.Timeout, s.limit = debugTimeout, debugTimeout
 	}

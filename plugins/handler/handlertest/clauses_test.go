@@ -119,6 +119,20 @@ func TestClauseLimit(t *testing.T) {
 	}
 }
 
+// A check in which a clause does not hold takes a minute in all.
+func TestCheckLimit(t *testing.T) {
+	t.Parallel()
+	results := handlertest.CheckAllWithin(t.Context(), rogueWith(t, "accepts any config"), time.Millisecond)
+	if len(results) != len(handlertest.Clauses()) || len(results[1].Problems) == 0 {
+		t.Fatalf("%+v", results)
+	}
+	for _, r := range results[2:] {
+		if !strings.HasPrefix(r.NotChecked, "the check has taken a minute") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func TestOnlyOneClause(t *testing.T) {
 	t.Parallel()
 	for only, want := range map[string]string{"answers a repeat": "", "answers twice": "there is no such clause"} {

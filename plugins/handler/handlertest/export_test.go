@@ -24,3 +24,14 @@ func CheckWithin(ctx context.Context, o Options, name string, limit time.Duratio
 	s.limit = limit
 	return s.check(ctx, s.clauses()[1])
 }
+
+// CheckAllWithin checks the clauses, within limit if one does not hold.
+func CheckAllWithin(ctx context.Context, o Options, limit time.Duration) (results []Result) {
+	s := newSuite(o)
+	s.total = limit
+	s.run(ctx, func(r Result) bool {
+		results = append(results, r)
+		return true
+	})
+	return results
+}
