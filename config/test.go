@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -98,6 +99,18 @@ const (
 func IsTestFile(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
+}
+
+// otherKind finds a manifest that is no Test, in a file that need not be valid.
+var otherKind = regexp.MustCompile(`(?m)^kind:[ \t]*["']?(Source|Handler|Rule)\b`)
+
+// KindBesideTests returns the kind of a manifest in a file of tests that is no Test, or "". informd
+// run would leave out that manifest with the file.
+func KindBesideTests(data []byte) string {
+	if found := otherKind.FindSubmatch(data); found != nil {
+		return string(found[1])
+	}
+	return ""
 }
 
 // fileFits reports a manifest that does not belong in a file of that name.

@@ -94,6 +94,7 @@ func (m *reader) walk(folder string) {
 		case entry.IsDir() || filepath.Ext(path) != ".yaml" && filepath.Ext(path) != ".yml":
 			return nil
 		case config.IsTestFile(path) && !m.tests:
+			m.leaveOut(path)
 			return nil
 		}
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -101,6 +102,20 @@ func (m *reader) walk(folder string) {
 		}
 		return m.read(path)
 	})
+}
+
+// leaveOut reports a file of tests that has other manifests, because they would be left out too. It
+// does not report one that cannot be read: the daemon does without tests.
+func (m *reader) leaveOut(path string) {
+	data, err := readManifest(path)
+	if err != nil {
+		return
+	}
+	if kind := config.KindBesideTests(data); kind != "" {
+		m.failures = append(m.failures, fmt.Errorf("%s has a %s, and its name is that of a file of "+
+			"tests, which informd leaves out: move the %s into a file with another name",
+			path, kind, kind))
+	}
 }
 
 // read reads one file. It adds all errors to failures, and returns only one that ends the walk.
