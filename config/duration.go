@@ -38,7 +38,7 @@ func (r *reader) duration(
 			or = "0 or "
 		}
 		r.mistake(n, "%s must be %sfrom %s to %s, not %s",
-			what, or, short(low), short(high), short(d))
+			what, or, ShortDuration(low), ShortDuration(high), ShortDuration(d))
 	case err == nil:
 		return d
 	case bareNumber.MatchString(n.Value):
@@ -54,8 +54,8 @@ func (r *reader) duration(
 	return missing
 }
 
-// short returns d's text without zero units at its end: 5m, not 5m0s.
-func short(d time.Duration) string {
+// ShortDuration returns d's text without zero units at its end: 5m, not 5m0s.
+func ShortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

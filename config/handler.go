@@ -189,7 +189,7 @@ func (r *reader) retry(n, at *yaml.Node) Retry {
 	if longest != nil && out.MaxBackoff < out.Backoff {
 		r.mistake(longest,
 			"spec.retry.maxBackoff (%s) must not be less than spec.retry.backoff (%s)",
-			short(out.MaxBackoff), short(out.Backoff))
+			ShortDuration(out.MaxBackoff), ShortDuration(out.Backoff))
 	}
 	return out
 }

@@ -58,7 +58,7 @@ func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *i
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
 		in.waits = append(in.waits, nil)
 		if r.IsTimed() {
-			in.time(len(in.waits) - 1)
+			in.makeTimed(len(in.waits) - 1)
 		}
 		rules = append(rules, evaluate.Binding{
 			Rule: &r.Rule.Rule, Caches: r.caches, KnowsOwn: r.knowsOwn,
@@ -171,7 +171,7 @@ func (in *intake) apply(c *evaluate.Change) {
 	for i := range c.Matches {
 		in.offer(&c.Matches[i], c)
 	}
-	if in.wait(c) {
+	if in.mark(c) {
 		in.informer.Wake()
 	}
 	in.record.apply(c, in.resuming)

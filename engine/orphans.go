@@ -46,9 +46,9 @@ const (
 // preparer makes sure that the object still does not exist.
 //
 // An orphan whose source object exists may belong to another informd with a rule of the same name,
-// which selects other objects. It stays, and is reported. So does one of which nobody can tell, and
-// one of a rule that does more than prune on a deletion, because the object's last state is not
-// known.
+// which selects other objects. It stays, and is reported. So does an orphan whose source object may
+// not be read. So does one of a rule that does more than prune on a deletion, because the object's
+// last state is not known.
 type orphans struct {
 	rule   *runningRule
 	engine *Engine

@@ -60,7 +60,7 @@ func (r *runningRule) nextRound() (next time.Time) {
 		return time.Time{}
 	}
 	for _, i := range r.view.Informers() {
-		next = earlier(next, i.NextRound(r.Rounds))
+		next = timing.Earlier(next, i.NextRound(r.Rounds))
 	}
 	return next
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -115,10 +116,10 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 		now := s.engine.clock.Now()
 		due = time.Time{}
 		for _, h := range s.hands {
-			due = earlier(due, h.Tick())
+			due = timing.Earlier(due, h.Tick())
 		}
 		s.Settle(ctx)
-		due = earlier(due, s.deliver(ctx))
+		due = timing.Earlier(due, s.deliver(ctx))
 		if due.IsZero() || due.After(now) {
 			return due
 		}
@@ -133,7 +134,7 @@ func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 		for _, d := range s.engine.dispatchers {
 			next, ok := d.Step(ctx)
 			delivered = delivered || ok
-			due = earlier(due, next)
+			due = timing.Earlier(due, next)
 		}
 	}
 	return due
@@ -171,14 +172,6 @@ func (e *Engine) endState() error {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	return e.store.Run(ended)
-}
-
-// earlier returns the earlier of two times; a zero time means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // step adapts the options of a dispatcher to a Stepper.

@@ -14,7 +14,7 @@ import (
 )
 
 // timed are the objects of one informer that wait to become members of one timed rule. The
-// informer's lock guards them, except what is said of the counters.
+// informer's lock guards the fields, except the counters for the status.
 type timed struct {
 	rule    *rule.Rule
 	objects timing.Waiting
@@ -24,7 +24,7 @@ type timed struct {
 	origin time.Time
 	marks  func(*object.Object) time.Time // the method mark
 
-	// for the status, which takes no lock
+	// The status reads these without a lock.
 	count atomic.Int64
 	next  atomic.Int64 // Unix time in milliseconds at which the first object is ready
 }
@@ -158,22 +158,22 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 				continue
 			}
 			if in.waits[i] == nil {
-				in.time(i)
+				in.makeTimed(i)
 			}
 			in.waits[i].restore(o, mark, now)
 		}
 	}
 }
 
-// time makes objects wait for a rule.
-func (in *intake) time(i int) {
+// makeTimed makes objects wait for a rule.
+func (in *intake) makeTimed(i int) {
 	in.waits[i] = newTimed(&in.rules[i].Rule.Rule, in.clock.Now())
 	in.timed = append(in.timed, i)
 	in.rules[i].timed.add(in.waits[i])
 }
 
-// wait applies the marks of a change. It reports whether a tick is due earlier than before.
-func (in *intake) wait(c *evaluate.Change) (earlier bool) {
+// mark applies the marks of a change. It reports whether a tick is due earlier than before.
+func (in *intake) mark(c *evaluate.Change) (earlier bool) {
 	for _, w := range c.Waits {
 		earlier = in.waits[w.Rule].set(w.Of, w.Mark) || earlier
 	}
@@ -210,22 +210,19 @@ func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (ag
 
 // firstReady returns the rule for which an object is ready first, and when.
 func (in *intake) firstReady() (rule int, at time.Time, ok bool) {
-	for i, w := range in.waits {
-		if w == nil {
-			continue
-		}
-		if ready, waits := w.ready(); waits && (!ok || ready.Before(at)) {
+	for _, i := range in.timed {
+		if ready, waits := in.waits[i].ready(); waits && (!ok || ready.Before(at)) {
 			rule, at, ok = i, ready, true
 		}
 	}
 	return rule, at, ok
 }
 
-// elapse makes the first object that waits for a rule a member.
+// elapse has the evaluator decide about the first object that waits for a rule, which is ready.
 func (in *intake) elapse(i int, now time.Time, get func(key string) *object.Object) {
 	key, _, _ := in.waits[i].objects.First()
 	o := get(key)
-	if o == nil { // cannot happen: what is gone does not wait
+	if o == nil { // cannot happen, as what is gone does not wait; but Tick would never end
 		in.waits[i].objects.Delete(key)
 		return
 	}

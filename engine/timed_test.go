@@ -23,8 +23,7 @@ func (l *life) pass(e *Engine, d time.Duration) {
 	}
 }
 
-// await waits until the handler has been told n events in all, and then some, in which it must be
-// told nothing more of what is due already.
+// await waits until the handler has been told n events in all.
 func (l *life) await(h *teller, n int) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {

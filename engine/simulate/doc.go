@@ -1,9 +1,9 @@
 // Package simulate runs the rules of a plan in virtual time, without a cluster and without
-// handlers. Tests of rules, replays of recordings and comparisons of configurations use it.
+// handlers. Tests of rules use it.
 //
 // A [Simulation] is no model of the engine. It is the engine, driven by an [engine.Stepper]: the
 // informers' cache, indexes and feed, evaluation, the state and its cuts, resuming, lanes, retries
-// and dead letters are those of the daemon. Three things stand in for what is around it:
+// and dead letters are those of the daemon. Three things replace what is around the engine:
 //
 //   - A cluster of objects in memory takes the place of the API server (cluster.go). It gives each
 //     change a resourceVersion, and each informer what its selection lets through.

@@ -91,8 +91,8 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 }
 
-// IsFresh reports whether the cache shows, as far as is known, what the server has: the informer
-// follows the server, and has done so for a second since the last trouble.
+// IsFresh reports whether the informer follows the server, and has done so for a second since the
+// last trouble. Then, as far as is known, the cache has what the server has.
 func (i *Informer) IsFresh() bool { return i.health.fresh(i.feed.clock.Now()) }
 
 // State returns the state of the informer, and the reason for it.

@@ -139,22 +139,14 @@ func (f *feed) tick() (due time.Time) {
 		// Packing in between would wake up for every object.
 		due = later(due, now.Add(recentFor/4))
 	}
-	due = earlier(due, f.resync(f.clock.Now()))
+	due = timing.Earlier(due, f.resync(f.clock.Now()))
 	if f.caughtUp && f.consumer != nil {
-		f.guard(func() { due = earlier(due, f.consumer.Tick(f.clock.Now(), f.get)) })
+		f.guard(func() { due = timing.Earlier(due, f.consumer.Tick(f.clock.Now(), f.get)) })
 	}
 	return due
 }
 
 func (f *feed) get(key string) *object.Object { return f.known[key] }
-
-// earlier returns the earlier of two times; a zero time is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
 
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {

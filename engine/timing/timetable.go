@@ -23,6 +23,14 @@ type Timetable interface {
 	String() string
 }
 
+// Earlier returns the earlier of two times; a zero time means never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Every is a Timetable of rounds at an interval. An interval below a second counts as a second.
 type Every time.Duration
 
@@ -100,10 +108,7 @@ func checkCron(expression string) error {
 // as in "0 * * * *".
 func (s *Schedule) Next(after time.Time) (next time.Time) {
 	for _, expression := range s.cron {
-		at := s.next(expression, after.Round(0))
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = Earlier(next, s.next(expression, after.Round(0)))
 	}
 	return next
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -31,15 +29,7 @@ func TestMain(m *testing.M) { harness.Main(m, nil) }
 // and INFORMD_SEED with which to begin.
 func TestSimulatorAgainstDaemon(t *testing.T) {
 	t.Parallel()
-	histories, seed := uint64(3), uint64(1)
-	if harness.Soak() {
-		histories = 100
-	}
-	for name, to := range map[string]*uint64{"INFORMD_DAEMONS": &histories, "INFORMD_SEED": &seed} {
-		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
-			*to = n
-		}
-	}
+	histories, seed := howMany("INFORMD_DAEMONS", 3, 100)
 	for n := range histories {
 		t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			t.Parallel()
@@ -233,8 +223,9 @@ func (d *daemons) settle() {
 		func(events []handler.Event) bool { return len(events) >= d.running })
 }
 
-// roundless is line without the round of what is told again as synced: the round is the position of
-// the informer when it was stopped, and depends on when the API server last sent a bookmark.
+// roundless is line, but leaves the round out of the id of what is told again as synced. That round
+// is the resourceVersion at which the informer stopped, and depends on when the API server last sent
+// a bookmark.
 func roundless(ev handler.Event) (key, text string) {
 	if parts := strings.Split(ev.ID, "/"); len(parts) == 5 {
 		ev.ID = strings.Join(parts[:4], "/") + "/round"

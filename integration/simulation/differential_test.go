@@ -49,20 +49,27 @@ var began = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 // patience is how long a test waits for something that must happen. Only a failing test uses it up.
 const patience = 2 * time.Minute
 
+// howMany returns how many histories a test runs, and the seed of the first. An environment variable
+// and INFORMD_SEED say it; otherwise there are few, or many under make soak.
+func howMany(variable string, few, many uint64) (histories, seed uint64) {
+	histories, seed = few, 1
+	if harness.Soak() {
+		histories = many
+	}
+	for name, to := range map[string]*uint64{variable: &histories, "INFORMD_SEED": &seed} {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			*to = n
+		}
+	}
+	return histories, seed
+}
+
 // TestSimulatorAgainstEngine runs random histories through a Simulation and through an engine that
 // runs against a server, with goroutines, watches and a state on disk. INFORMD_HISTORIES says how
 // many, and INFORMD_SEED with which to begin.
 func TestSimulatorAgainstEngine(t *testing.T) {
 	t.Parallel()
-	histories, seed := uint64(12), uint64(1)
-	if harness.Soak() {
-		histories = 300
-	}
-	for name, to := range map[string]*uint64{"INFORMD_HISTORIES": &histories, "INFORMD_SEED": &seed} {
-		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
-			*to = n
-		}
-	}
+	histories, seed := howMany("INFORMD_HISTORIES", 12, 300)
 	var compared atomic.Int64
 	t.Run("histories", func(t *testing.T) {
 		for n := range histories {
@@ -424,8 +431,8 @@ func (r *real) stop() { r.end() }
 
 // pass lets time pass for the engine.
 func (r *real) pass(d time.Duration) {
-	// What an informer is doing belongs to the time before. A rule that no longer waits for another
-	// source may not have been told everything yet.
+	// An informer may still be telling a rule that has just ceased to wait for another source. That
+	// has to happen at the time before.
 	r.each(func(i *source.Informer) { i.Visit(func(iter.Seq[*object.Object]) {}) })
 	r.clock.ahead.Add(int64(d))
 	r.each((*source.Informer).Wake)

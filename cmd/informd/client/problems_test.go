@@ -101,7 +101,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Advice reaches the daemon that was asked, also if a flag said which.
+// The commands that the status advises ask the same daemon, even if a flag chose it.
 func TestAdviceNamesTheDaemon(t *testing.T) {
 	s := control.Status{Rules: []control.RuleStatus{
 		{Name: "a", State: control.RulePaused, Paused: true, Waiting: 1},

@@ -3,11 +3,11 @@ package ruletest
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/simulate"
@@ -134,19 +134,7 @@ func (c came) String() string {
 		attempt = ", attempt " + n
 	}
 	return printable.Line(fmt.Sprintf("+%s %v %s (rule %v, %s%s)",
-		short(c.at), c.fields["event"], name, c.fields["rule"], c.by, attempt), maxLine)
-}
-
-// short returns d's text without zero units at its end: 5m, not 5m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+		config.ShortDuration(c.at), c.fields["event"], name, c.fields["rule"], c.by, attempt), maxLine)
 }
 
 // details describes what the event carries, a line each.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/config"
 )
 
 // report writes the results of tests: each when the test is done, or all at the end.
@@ -67,7 +68,7 @@ func (r *result) story() string {
 			verb = "expect"
 		}
 		fmt.Fprintf(&b, "  %s %s, until %s, +%s\n", step.what, verb,
-			r.test.Start.Add(step.until).Format(time.RFC3339), short(step.until))
+			r.test.Start.Add(step.until).Format(time.RFC3339), config.ShortDuration(step.until))
 		for _, c := range step.came {
 			b.WriteString("    " + c.String() + "\n")
 			for _, line := range c.details() {
@@ -108,7 +109,7 @@ func (t textReport) end(all []*result) error {
 	}
 	n := len(all)
 	_, err := fmt.Fprintf(t.w, "ok: %d %s, %d %s, %s of virtual time\n",
-		n, cli.Plural(n, "test"), events, cli.Plural(events, "event"), short(virtual))
+		n, cli.Plural(n, "test"), events, cli.Plural(events, "event"), config.ShortDuration(virtual))
 	return err
 }
 
@@ -184,7 +185,7 @@ func (j jsonReport) add(r *result) error {
 }
 
 func (r *result) jsonEvent(step string, c came) jsonEvent {
-	return jsonEvent{step, r.test.Start.Add(c.at), short(c.at), c.fields}
+	return jsonEvent{step, r.test.Start.Add(c.at), config.ShortDuration(c.at), c.fields}
 }
 
 func (jsonReport) end([]*result) error { return nil }

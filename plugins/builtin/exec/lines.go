@@ -36,8 +36,8 @@ func newLines(path string, arguments, environment []string) *lines {
 	return l
 }
 
-// eventLog holds the logger of the event that the process has, for what it prints to standard
-// error.
+// eventLog holds the logger of the event that the process works on. What the process prints to
+// standard error goes there.
 type eventLog struct{ atomic.Pointer[slog.Logger] }
 
 // logger returns the handler's own logger if the process has no event.
