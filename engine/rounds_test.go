@@ -107,6 +107,7 @@ func TestResyncGoesOnOverRestarts(t *testing.T) {
 		l.ahead.Add(int64(40 * time.Minute))
 		e, stop = l.start(rules, h)
 		l.settled(e)
+		l.await(h, []int{2, 3, 3, 4}[n]) // what was missed comes before time goes on
 		l.pass(e, 10*time.Minute)
 		l.await(h, []int{2, 3, 4, 4}[n])
 		stop()
