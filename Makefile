@@ -102,6 +102,14 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
 	$(IMAGE) go vet . && GOWORK=off go test .
 
+.PHONY: schemas
+schemas: ## Download Kubernetes' OpenAPI documents and write the built-in schemas
+	go generate ./cmd/informd/schemas
+
+.PHONY: corpus
+corpus: ## Check that real CustomResourceDefinitions and their samples give no false alarm; downloads 500 MB
+	INFORMD_CORPUS=1 go test ./cmd/informd/schemas -run TestCorpus -v
+
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
 SOAK := $(SOAK)|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator

@@ -98,7 +98,7 @@ func (r *reader) actionsOnly(spec mapping) {
 		return
 	}
 	for _, field := range []string{"payload", "attach"} {
-		if spec.has(field) {
+		if spec.has(field) && !(field == "payload" && spec.has("group")) { // items have payloads
 			r.mistake(spec.key[field], "spec.%s goes to a handler, and the rule has only actions: "+
 				"leave it out, or give the rule a spec.handler too", field)
 		}
@@ -324,7 +324,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 func (r *reader) prune(spec mapping, rule Rule) bool {
 	prune := r.boolean(spec.get("prune"), "spec.prune")
 	switch {
-	case !prune || len(rule.Actions) == 0:
+	case !prune || len(rule.Actions) == 0 || !spec.has("source"):
 	case !slices.ContainsFunc(rule.Actions, Action.prunes):
 		r.mistake(spec.key["prune"], "spec.prune deletes what the rule has applied, "+
 			"and the rule has no action apply")

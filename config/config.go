@@ -28,6 +28,14 @@ type Config struct {
 	Handlers []Handler
 	Rules    []Rule
 	Tests    []Test
+	// Definitions are the CustomResourceDefinitions that stand beside the manifests.
+	Definitions []Definition
+}
+
+// Definition is a CustomResourceDefinition. Nobody has checked it.
+type Definition struct {
+	At   Text // its kind
+	JSON json.RawMessage
 }
 
 // Source returns the first source with that name.
@@ -155,7 +163,7 @@ type Retry struct {
 type Rule struct {
 	Name       string
 	At         Text
-	Source     string
+	Source     string // empty if the rule has a Schedule alone, and is about itself
 	SourceAt   Text
 	Handler    string // empty if the rule has Actions
 	HandlerAt  Text
@@ -165,7 +173,9 @@ type Rule struct {
 	When       Text          // zero: every change
 	Events     []string      // added, updated, deleted, synced, or some of them
 	AllEvents  bool          // the manifest has no events, so all are selected
+	Count      *Count        // nil: each change goes on
 	Delivery   Delivery
+	Group      *Group         // nil: each change is an event of its own
 	Resync     *time.Duration // nil: the source's
 	Schedule   *Schedule      // nil: none
 	Payload    *Value         // nil: the rule sends objects; zero: mistaken
@@ -175,10 +185,25 @@ type Rule struct {
 	OwnChanges bool           // deliver changes that the rule itself made
 }
 
+// Count says which of a rule's changes go on: the last of Times within Within.
+type Count struct {
+	Times  int
+	Within time.Duration
+	By     Text // what is counted apart; zero: the object
+	At     Text // when a change happened; zero: when informd evaluates it
+}
+
 // Schedule says when a rule receives all members.
 type Schedule struct {
 	Cron []Text // cron expressions, or @start
 	Zone Text   // of the IANA time zone database; zero: UTC
+}
+
+// Group says which changes come as one event, and how often.
+type Group struct {
+	By    Text          // what they have in common; zero: the object
+	Wait  time.Duration // from the first change to the event
+	Every time.Duration // between two events, at least
 }
 
 // Attachment is a name for objects that a rule sends along.

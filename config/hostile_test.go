@@ -137,7 +137,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		config, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(data)}})
-		if len(mistakes) == 0 && len(config.Sources)+len(config.Handlers)+len(config.Rules)+len(config.Tests) == 0 {
+		if len(mistakes) == 0 && len(config.Sources)+len(config.Handlers)+len(config.Rules)+len(config.Tests)+len(config.Definitions) == 0 {
 			t.Fatal("neither a manifest nor a mistake")
 		}
 		checkPositions(t, mistakes, data)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,20 +41,41 @@ func (r *reader) manifest(root *yaml.Node) {
 	}
 }
 
+// definition keeps a CustomResourceDefinition, which stands beside manifests so that expressions are
+// checked against it. informd reads no more of it.
+func (r *reader) definition(root *yaml.Node) bool {
+	apiVersion, kind := identity(root)
+	if !isString(apiVersion) || !isString(kind) ||
+		kind.Value != "CustomResourceDefinition" ||
+		!strings.HasPrefix(apiVersion.Value, "apiextensions.k8s.io/") {
+		return false
+	}
+	var tree any
+	err := root.Decode(&tree)
+	var text json.RawMessage
+	if err == nil {
+		text, err = json.Marshal(tree)
+	}
+	if err != nil {
+		r.mistake(kind, "the CustomResourceDefinition cannot be read: %s", clip(err.Error(), maxSnippet))
+		return true
+	}
+	r.config.Definitions = append(r.config.Definitions, Definition{At: r.text(kind), JSON: text})
+	return true
+}
+
+// identity returns the nodes of apiVersion and kind, or nil.
+func identity(root *yaml.Node) (apiVersion, kind *yaml.Node) {
+	if root.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	return child(root, "apiVersion"), child(root, "kind")
+}
+
 // foreign reports a manifest of another group and kind, such as a Deployment in the same folder.
 // That is one mistake, whatever its fields are.
 func (r *reader) foreign(root *yaml.Node) bool {
-	var apiVersion, kind *yaml.Node
-	if root.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(root.Content); i += 2 {
-			switch root.Content[i].Value {
-			case "apiVersion":
-				apiVersion = root.Content[i+1]
-			case "kind":
-				kind = root.Content[i+1]
-			}
-		}
-	}
+	apiVersion, kind := identity(root)
 	if !isString(apiVersion) || strings.HasPrefix(apiVersion.Value, group) ||
 		!isString(kind) || slices.Contains(kinds, kind.Value) {
 		return false

@@ -122,6 +122,9 @@ func (p *parser) parsePart(part part, dir string, limit int) {
 	}
 	p.manifests++
 	r := &reader{parser: p, file: part.file, dir: dir, limit: limit}
+	if r.definition(root) {
+		return
+	}
 	if !r.vet(root) {
 		p.markUnread(part.text())
 		return

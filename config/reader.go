@@ -93,14 +93,19 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 
 // meant says how to write what people look for under these names.
 var meant = map[string]string{
+	"aggregate":     "group: {by: EXPRESSION, wait: 30s} makes one event of many changes",
 	"args":          "the arguments follow the program in command: [PROGRAM, ARGUMENT]",
 	"after":         "for: 5m waits until where has held that long",
 	"condition":     "where is about an object, when about a change",
 	"debounce":      "for: 30s waits until where has held that long",
+	"batch":         "group: {by: EXPRESSION, wait: 30s} makes one event of many changes",
+	"threshold":     counts,
 	"cron":          "schedule: {cron: \"0 3 * * *\"} tells of all objects at moments of the clock",
 	"every":         "cron has a cron expression such as \"0 * * * *\"; resync: 1h is an interval",
 	"delay":         "for: 30s waits until where has held that long",
 	"duration":      "for: 5m waits until where has held that long",
+	"groupBy":       "group: {by: EXPRESSION, wait: 30s} makes one event of many changes",
+	"groupWait":     "group: {by: EXPRESSION, wait: 30s} makes one event of many changes",
 	"filter":        "where is about an object, when about a change",
 	"fieldSelector": ofSource,
 	"forEach":       "it stands in an action, beside its apply, create, patch, delete or event",
@@ -111,6 +116,9 @@ var meant = map[string]string{
 	"selector":      "objects are selected by labelSelector, fieldSelector and where",
 	"status":        "a status is written by resource: GROUP/VERSION/RESOURCE/status",
 	"subresource":   "a status is written by resource: GROUP/VERSION/RESOURCE/status",
+	"times":         counts,
+	"throttle":      "group: {every: 10m} leaves 10 minutes between two events of an object",
+	"within":        counts,
 	"url":           "builtin: webhook has url in its config, and a remote handler has address",
 }
 
@@ -130,11 +138,17 @@ func meantIn(fields []string, name string) string {
 		return "write warning: true for an Event of type Warning"
 	case has("merge") && isIn("strategic", "strategicMerge", "patch", "data"):
 		return "write merge with what is to change, or json with operations"
+	case has("times") && isIn("every", "for", "window", "per", "period", "duration", "interval"):
+		return "within: 1h is the length of the window"
+	case has("times") && isIn("n", "min", "threshold", "count"):
+		return "times: 3 lets every third change go on"
 	case has("uid") && isIn("labelSelector", "fieldSelector", "selector"):
 		return `an action is about one object: use forEach: lookup("SOURCE.INDEX", …) for many`
 	}
 	return ""
 }
+
+const counts = "count: {times: 3, within: 1h} lets every third change within an hour go on"
 
 const ofSource = "it is a field of the Source"
 

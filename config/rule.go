@@ -19,10 +19,23 @@ const (
 	maxFor = year
 )
 
+// Bounds of a group's wait and every, unless they are 0.
+const (
+	minGathered = 100 * time.Millisecond
+	maxGathered = 31 * day
+)
+
+// Bounds of a rule's count.
+const (
+	minCounted, maxCounted = 2, 1000
+	minWithin              = time.Second
+	maxWithin              = 31 * day
+)
+
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "for", "due", "events", "when", "delivery", "resync", "schedule", "payload", "attach",
-		"handler", "actions", "prune", "ownChanges")
+		"source", "where", "for", "due", "events", "when", "count", "group", "delivery", "resync",
+		"schedule", "payload", "attach", "handler", "actions", "prune", "ownChanges")
 	rule := Rule{
 		Name:      name.String(),
 		At:        name,
@@ -32,7 +45,9 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		When:      r.expression(spec.get("when"), "spec.when"),
 		Events:    r.events(spec),
 		AllEvents: !spec.has("events"),
+		Count:     r.count(spec.get("count")),
 		Delivery:  Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
+		Group:     r.group(spec.get("group")),
 		Resync:    r.ruleResync(spec.get("resync")),
 		Schedule:  r.schedule(spec.get("schedule")),
 		Payload:   r.payload(spec.get("payload")),
@@ -49,13 +64,51 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		r.mistake(spec.get("resync"), "a rule has schedule or resync, not both: "+
 			"each says when it is told of all objects")
 	}
+	if spec.has("schedule") && !spec.has("source") {
+		r.checkAlone(spec, rule)
+	} else {
+		rule.Source, rule.SourceAt = r.ruleSource(spec)
+	}
 	rule.Prune = r.prune(spec, rule)
+	if rule.Prune && rule.Group != nil && !rule.Group.By.IsZero() {
+		r.mistake(spec.key["prune"], "spec.prune deletes what was applied for an object, "+
+			"and spec.group.by has the rule act for many objects at once: leave one of them out")
+	}
 	if rule.Payload == nil && spec.has("payload") {
 		rule.Payload = new(Value) // its mistake is reported; the rule still has a payload
 	}
-	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
 	rule.Handler, rule.HandlerAt = r.reference(spec.get("handler"), "spec.handler")
 	r.config.Rules = append(r.config.Rules, rule)
+}
+
+// ruleSource reads the source of a rule that must have one.
+func (r *reader) ruleSource(spec mapping) (string, Text) {
+	if !spec.has("source") && spec.at != nil {
+		r.mistakes = append(r.mistakes, r.file.mistake(r.offset(spec.at),
+			"spec.source is missing: name a source whose objects the rule is about; "+
+				"only a rule with a schedule can do without"))
+		return "", Text{}
+	}
+	return r.reference(spec.need("source"), "spec.source")
+}
+
+// checkAlone reports the fields that mean nothing without a source. Such a rule has one event per
+// moment of its schedule.
+func (r *reader) checkAlone(spec mapping, rule Rule) {
+	for _, field := range []string{"where", "for", "due", "resync", "prune", "ownChanges"} {
+		if spec.has(field) {
+			r.mistake(spec.key[field], "spec.%s needs a source, and the rule has none: its one "+
+				"object is the rule itself; leave it out, or name a source", field)
+		}
+	}
+	events := spec.get("events")
+	for _, event := range rule.Events {
+		if event != "synced" && events != nil {
+			r.mistake(events, "spec.events has %s, and a rule without a source is only "+
+				"told of its schedule, as synced: leave events out, or name a source", event)
+			return
+		}
+	}
 }
 
 // reference reads the name of another manifest. checkReferences later reports a name that nobody
@@ -133,6 +186,43 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 		s.Zone = r.text(zone)
 	}
 	return s
+}
+
+// group reads which changes come as one event.
+func (r *reader) group(n *yaml.Node) *Group {
+	if n == nil {
+		return nil
+	}
+	spec := r.mapping(n, n, "spec.group", "by", "wait", "every")
+	g := &Group{
+		By:    r.expression(spec.get("by"), "spec.group.by"),
+		Wait:  r.duration(spec.get("wait"), "spec.group.wait", true, minGathered, maxGathered, 0),
+		Every: r.duration(spec.get("every"), "spec.group.every", true, minGathered, maxGathered, 0),
+	}
+	if n.Kind == yaml.MappingNode && !spec.has("wait") && !spec.has("every") {
+		r.mistake(n, "spec.group needs wait, every or both: wait: 30s gathers changes for 30 "+
+			"seconds before an event, every: 10m leaves 10 minutes between two events")
+	}
+	return g
+}
+
+// count reads which changes of a rule go on.
+func (r *reader) count(n *yaml.Node) *Count {
+	if n == nil {
+		return nil
+	}
+	spec := r.mapping(n, n, "spec.count", "times", "within", "by", "at")
+	times := spec.need("times")
+	if times != nil && times.Value == "1" {
+		r.mistake(times, "spec.count.times must be at least %d: without a count, each change goes on",
+			minCounted)
+	}
+	return &Count{
+		Times:  r.integer(times, "spec.count.times", minCounted, maxCounted, minCounted),
+		Within: r.duration(spec.need("within"), "spec.count.within", false, minWithin, maxWithin, maxWithin),
+		By:     r.expression(spec.get("by"), "spec.count.by"),
+		At:     r.expression(spec.get("at"), "spec.count.at"),
+	}
 }
 
 func (r *reader) attach(n *yaml.Node) []Attachment {

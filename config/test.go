@@ -48,6 +48,7 @@ type Step struct {
 	Body                    json.RawMessage
 	After                   time.Duration // of after; of restart: how long informd is down
 	StateLost               bool          // of restart: the state directory is empty
+	ClockSet                time.Duration // of restart: the clock is set meanwhile, forward or back
 	HistoryLost             bool          // of restart and relist: only a list says what happened
 	Meanwhile               []Step        // of restart and relist: apply, patch and delete
 	Answer                  *TestAnswer
@@ -263,6 +264,7 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 		step.After = r.duration(f.get("down"), f.path+"down", true, 1, maxAfter, 0)
 		step.StateLost = r.lost(f, "state")
 		step.HistoryLost = r.lost(f, "history")
+		step.ClockSet = r.clockSet(f.get("clock"), f.path+"clock")
 		step.Meanwhile = r.meanwhile(f)
 	case StepRelist:
 		step.HistoryLost = r.lost(f, "history")
@@ -277,7 +279,7 @@ var stepFields = map[string][]string{
 	StepApply:   {"source", "object"},
 	StepPatch:   {"source", "namespace", "name", "merge"},
 	StepDelete:  {"source", "namespace", "name"},
-	StepRestart: {"down", "state", "history", "meanwhile"},
+	StepRestart: {"down", "state", "history", "clock", "meanwhile"},
 	StepRelist:  {"history", "meanwhile"},
 	StepAnswer:  {"rule", "handler", "times", "retry", "reject", "actions"},
 }
@@ -332,6 +334,31 @@ func (r *reader) applied(step *Step, f mapping) {
 // lost reads a field that says whether something is kept, the default, or lost.
 func (r *reader) lost(f mapping, name string) bool {
 	return r.choice(f.get(name), f.path+name, []string{"kept", "lost"}) == 1
+}
+
+// clockSet reads by how much the clock is set. Its sign says in which direction.
+func (r *reader) clockSet(n *yaml.Node, what string) time.Duration {
+	if n == nil || r.reported[n] {
+		return 0
+	}
+	amount, isForward := strings.CutPrefix(n.Value, "+")
+	amount, isBack := strings.CutPrefix(amount, "-")
+	if n.Kind != yaml.ScalarNode || isForward == isBack {
+		got := describe(n)
+		if n.Kind == yaml.ScalarNode {
+			got = quote(n.Value)
+		}
+		r.mistake(n, "%s must say how far the clock is set forward, as +1h, or back, as -1h; not %s",
+			what, got)
+		return 0
+	}
+	unsigned := *n
+	unsigned.Value = amount
+	d := r.duration(&unsigned, what, false, 1, maxAfter, 0)
+	if isBack {
+		return -d
+	}
+	return d
 }
 
 // meanwhile reads what happens to objects while informd does not watch.
@@ -419,8 +446,12 @@ func (r *reader) answeredActions(f mapping) []Action {
 // expectedFields has the fields of an expected event.
 var expectedFields = []string{
 	"rule", "event", "namespace", "name", "attempt", "payload", "object", "old", "attached",
-	"actions", "dead",
+	"items", "actions", "dead",
 }
+
+// itemFields has the fields of an expected item of an event. They are those in which the items of
+// one event differ.
+var itemFields = []string{"event", "namespace", "name", "payload", "object", "old"}
 
 func (r *reader) expect(n *yaml.Node, extent Extent, what string) *Expect {
 	e := &Expect{At: r.place(n), Extent: extent}
@@ -443,20 +474,46 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 		return nil
 	}
 	r.mention(f.get("rule"), f.path+"rule", kindRule)
-	r.choice(f.get("event"), f.path+"event", events)
-	for _, field := range []string{"namespace", "name", "dead"} {
-		if n := f.get(field); field != "namespace" || n != nil && n.Value != "" {
-			r.str(n, f.path+field)
-		}
-	}
+	r.str(f.get("dead"), f.path+"dead")
 	r.integer(f.get("attempt"), f.path+"attempt", 1, maxTimes, 1)
-	for _, field := range []string{"object", "old", "attached"} {
+	r.expectedChange(f)
+	r.isMapping(f, "attached")
+	r.expectedItems(f.get("items"), f.path+"items")
+	r.expectedActions(f.get("actions"), f.path+"actions")
+	return r.template(n, what)
+}
+
+// expectedChange checks the fields that events and their items have in common.
+func (r *reader) expectedChange(f mapping) {
+	r.choice(f.get("event"), f.path+"event", events)
+	r.str(f.get("name"), f.path+"name")
+	if n := f.get("namespace"); n != nil && n.Value != "" { // "" means none
+		r.str(n, f.path+"namespace")
+	}
+	r.isMapping(f, "object", "old")
+}
+
+// isMapping reports fields that are no mappings.
+func (r *reader) isMapping(f mapping, fields ...string) {
+	for _, field := range fields {
 		if n := f.get(field); n != nil && n.Kind != yaml.MappingNode {
 			r.mistake(n, "%s must be a mapping, not %s", f.path+field, describe(n))
 		}
 	}
-	r.expectedActions(f.get("actions"), f.path+"actions")
-	return r.template(n, what)
+}
+
+// expectedItems checks the items of an event of a group.
+func (r *reader) expectedItems(n *yaml.Node, what string) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		r.mistake(n, "%s must be a list of items, the oldest first, not %s", what, describe(n))
+		return
+	}
+	for i, item := range n.Content {
+		r.expectedChange(r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), itemFields...))
+	}
 }
 
 // expectedActions checks the verbs and fields of actions that are compared with those that came.

@@ -23,7 +23,7 @@ spec:
   - apply: {source: pods, object: {metadata: {name: web-0, namespace: shop}, spec: {replicas: 3}}}
   - {after: 4m59s, expect: []}
   - patch: {source: pods, namespace: shop, name: web-0, merge: {status: {phase: Pending}}}
-  - restart: {down: 1s, state: lost, history: lost}
+  - restart: {down: 1s, state: lost, history: lost, clock: -1h}
   - relist: {history: kept, meanwhile: [delete: {source: pods, name: web-1}]}
   - answer: {rule: crash-looping, retry: {after: 5m, reason: busy}, times: 3}
   - answer: {handler: oncall, actions: [delete: {resource: v1/pods, name: web-1}]}
@@ -47,7 +47,7 @@ spec:
 			},
 			{Verb: StepAfter, After: 4*time.Minute + 59*time.Second, Expect: &Expect{Extent: got.Tests[0].Steps[1].Expect.Extent}},
 			{Verb: StepPatch, Source: "pods", Namespace: "shop", Name: "web-0", Body: json.RawMessage(`{"status":{"phase":"Pending"}}`)},
-			{Verb: StepRestart, After: time.Second, StateLost: true, HistoryLost: true},
+			{Verb: StepRestart, After: time.Second, StateLost: true, HistoryLost: true, ClockSet: -time.Hour},
 			{Verb: StepRelist, Meanwhile: []Step{{Verb: StepDelete, Source: "pods", Name: "web-1"}}},
 			{Verb: StepAnswer, Answer: &TestAnswer{Rule: "crash-looping", Times: 3, Retry: true, RetryAfter: 5 * time.Minute, Reason: "busy"}},
 			{Verb: StepAnswer, Answer: &TestAnswer{Handler: "oncall", Times: 1, Actions: []Action{{

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,9 @@ type acting struct {
 	dryRun   bool
 	stepping *Stepping // performs the actions, unless it is nil
 	log      *slog.Logger
-	// by handler: those with a spec.access.write when the engine was made
+
+	mu sync.Mutex // guards policies; a leaf
+	// by handler: those with a spec.access.write
 	policies map[string]*atomic.Pointer[action.Policy]
 }
 
@@ -75,6 +78,9 @@ type actor struct {
 func (a *acting) of(h config.Handler, named func(string) *runningRule) *actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.policies, h.Name)
 	if len(h.Write) > 0 {
 		a.policies[h.Name] = policy
 	}
@@ -103,12 +109,14 @@ func policyOf(h config.Handler) *action.Policy {
 // h.Read. Only one goroutine at a time may call Allow for one handler. A handler that had no Write
 // when the engine was made cannot get one: Allow then changes no permission.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
-	for _, r := range e.rules { // the old manifest or process makes nothing less secret
-		if r.Handler == h.Name && e.seesSecrets(r.Rule, h) {
+	for _, r := range e.work().rules { // the old manifest or process makes nothing less secret
+		if r.Handler == h.Name && e.work().seesSecrets(r.Rule, h) {
 			r.preparer.confidential.Store(true)
 		}
 	}
+	e.acting.mu.Lock()
 	policy := e.acting.policies[h.Name]
+	e.acting.mu.Unlock()
 	if policy == nil {
 		return func(bool) {}
 	}

@@ -27,11 +27,12 @@ import (
 
 // life is a series of daemons, one after the other, on one state directory.
 type life struct {
-	t      testing.TB
-	server *apistub.Server
-	dir    string
-	unsaid string       // what no log line may hold, unless it is empty
-	ahead  atomic.Int64 // nanoseconds that the daemon's clock is ahead
+	t            testing.TB
+	server       *apistub.Server
+	dir          string
+	unsaid       string       // what no log line may hold, unless it is empty
+	keepsNothing bool         // no daemon has a state
+	ahead        atomic.Int64 // nanoseconds that the daemon's clock is ahead
 }
 
 // lifeClock is the clock of a life's daemon.
@@ -121,7 +122,10 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 		l.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid}, nil))
-	store := l.open(log)
+	var store *state.Store
+	if !l.keepsNothing {
+		store = l.open(log)
+	}
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store, Clock: lifeClock{l},
 	})

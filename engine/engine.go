@@ -3,25 +3,24 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -49,6 +48,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock tells the time that is recorded, compared and shown. nil means the system's.
 	Clock clock.PassiveClock
+	// AfterFunc calls a function once Clock has advanced by a time: deliveries wait with it. It must
+	// not call it at once. nil means time.AfterFunc.
+	AfterFunc func(time.Duration, func()) queue.Timer
 	// Delivered, if not nil, is called after every attempt at a delivery, concurrently. It must not
 	// block.
 	Delivered func(dispatch.Attempt)
@@ -68,37 +70,28 @@ type Options struct {
 	Stepping *Stepping
 }
 
-// Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here.
-// New sets them all; later only restored and ended change.
+// Engine runs a plan, and takes up changed ones: see Reload. It has more than a dozen fields because
+// all parts of the engine meet here.
 type Engine struct {
-	log         *slog.Logger
-	clock       clock.PassiveClock
-	informers   *source.Informers
-	sources     []*runningSource
-	rules       []*runningRule
-	dispatchers []*dispatcher
-	acting      *acting
-	intakes     []*intake
-	waiting     []*waiting
-	dead        *dispatch.LetterBox
-	store       *state.Store // nil if nothing is kept
-	stepping    *Stepping    // nil if Run drives the engine
-	server      string       // the API server's address
-	restored    atomic.Bool  // the saved state has been loaded
+	log       *slog.Logger
+	clock     clock.PassiveClock
+	options   Options
+	informers *source.Informers
+	acting    *acting
+	dead      *dispatch.LetterBox
+	store     *state.Store // nil if nothing is kept
+	stepping  *Stepping    // nil if Run drives the engine
+	server    string       // the API server's address
+	trail     trail.Counter
+	began     time.Time   // when New made it
+	restored  atomic.Bool // the saved state has been loaded
 	// ended says that operators' requests are refused. It is set before the state's last write
 	// begins, and read within a cut. So that write has every request that was accepted.
 	ended atomic.Bool
-}
 
-type runningSource struct {
-	*plan.Source
-	view     *source.Source
-	failures []*failures // of its indexes; other sources may share them
-}
-
-type dispatcher struct {
-	*dispatch.Dispatcher
-	name string
+	present   atomic.Pointer[work] // see work
+	tasks     tasks
+	reloading sync.Mutex // held while the work changes
 }
 
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.
@@ -117,177 +110,33 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		return nil, err
 	}
 	e := &Engine{
-		log: o.Logger, clock: o.Clock, informers: all, store: o.State, stepping: o.Stepping,
-		server: cluster.Config.Host,
+		log: o.Logger, clock: o.Clock, options: o, informers: all, store: o.State,
+		stepping: o.Stepping, server: cluster.Config.Host, began: o.Clock.Now(),
 	}
 	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
 		letters.Store = letterStore{o.State, e}
 	}
 	e.dead = dispatch.NewLetterBox(letters)
-	informers, err := e.addInformers(p)
-	if err != nil {
-		return nil, err
-	}
+	o.Acted = e.observe(o.Acted)
 	if e.acting, err = newActing(cluster, o); err != nil {
 		return nil, err
 	}
-	byName, err := e.addDispatchers(p, handlers, o)
+	next, err := e.build(p, handlers, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range p.Rules {
-		e.addRule(r, byName[r.Handler], configured(p, r.Handler))
-	}
-	for _, planned := range p.Informers {
-		in := e.newIntake(planned, informers[planned])
-		e.intakes = append(e.intakes, in)
-		e.wait(in)
+	e.present.Store(next)
+	for _, in := range next.intakes {
+		in.isNew = false
+		in.countWaiting()
+		in.informer.Consume(in, in.timetables()...)
 	}
 	return e, nil
 }
 
-// addInformers makes the informers with their indexes, and the sources as views of them.
-func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer, error) {
-	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
-	indexed := make(map[*plan.Informer]map[string]*failures, len(p.Informers))
-	for _, planned := range p.Informers {
-		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
-		informers[planned].Keep(planned.Keep, planned.View)
-		indexed[planned] = make(map[string]*failures)
-	}
-	for _, s := range p.Sources {
-		running := &runningSource{Source: s}
-		members := make([]*source.Informer, 0, len(s.Informers))
-		for _, planned := range s.Informers {
-			members = append(members, informers[planned])
-			for own, name := range s.Indexes {
-				if indexed[planned][name] == nil {
-					failures := newFailures(e.log.With("source", s.Name, "index", own), e.clock)
-					err := informers[planned].AddIndexers(map[string]source.Index{
-						name: index(planned.Indexes[name], failures),
-					})
-					if err != nil {
-						return nil, fmt.Errorf("source %q: %w", s.Name, err)
-					}
-					indexed[planned][name] = failures
-				}
-				// two names may belong to one index
-				if f := indexed[planned][name]; !slices.Contains(running.failures, f) {
-					running.failures = append(running.failures, f)
-				}
-			}
-		}
-		running.view = source.NewSource(s.Name, members, s.Indexes)
-		e.sources = append(e.sources, running)
-	}
-	for _, planned := range p.Informers {
-		var names []string
-		for _, s := range p.Sources {
-			if slices.Contains(s.Informers, planned) {
-				names = append(names, s.Name)
-			}
-		}
-		informers[planned].NameSources(names...)
-	}
-	return informers, nil
-}
-
-func (e *Engine) addDispatchers(
-	p *plan.Plan, handlers map[string]Handler, o Options,
-) (map[string]*dispatch.Dispatcher, error) {
-	byName := make(map[string]*dispatch.Dispatcher, len(p.Handlers))
-	for _, h := range p.Handlers {
-		implementation := handlers[h.Name]
-		if implementation == nil {
-			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
-		}
-		byName[h.Name] = e.addDispatcher(dispatch.Recipient{
-			Name: h.Name, Handler: implementation,
-			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
-			Concurrency: h.Concurrency, Retry: retry(h),
-		}, e.acting.of(h, e.rule), o)
-	}
-	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
-		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
-		byName[""] = e.addDispatcher(itself, e.acting.ofRules(e.rule), o)
-	}
-	return byName, nil
-}
-
-// OwnActions is the handler name that reports use for the actions a rule performs itself. No
-// manifest can have it.
-const OwnActions = "(actions)"
-
-// ownActions bounds how many rules' own actions run at once.
-const ownActions = 16
-
-func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispatch.Dispatcher {
-	options := dispatch.Options{
-		Logger: o.Logger, Clock: o.Clock, Actor: a,
-		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout,
-	}
-	if o.State != nil {
-		options.Journal = o.State
-	}
-	o.Stepping.step(&options)
-	d := dispatch.New(h, o.Stepping.letters(e.dead), options)
-	e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
-	return d
-}
-
-func retry(h config.Handler) dispatch.Retry {
-	r := h.Retry
-	return dispatch.Retry{Attempts: r.Attempts, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff}
-}
-
-// configured returns a handler of the plan. A rule may only have actions and no handler; for it,
-// configured returns the zero Handler.
-func configured(p *plan.Plan, name string) config.Handler {
-	for _, h := range p.Handlers {
-		if h.Name == name {
-			return h
-		}
-	}
-	return config.Handler{}
-}
-
-func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler) {
-	failures := newFailures(e.log.With("rule", r.Name), e.clock)
-	p := e.newPreparer(r, h, failures)
-	running := &runningRule{
-		Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
-	}
-	options := dispatch.LaneOptions{
-		Every: r.Every, Preparer: p,
-		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
-	}
-	e.stepping.keepAll(&options)
-	e.addActions(running, h, &options)
-	running.memory = memory{
-		store: e.store, rule: r.Name, resource: running.resource(), where: running.membership(),
-	}
-	if e.store != nil {
-		lane := e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})
-		running.laneStore = &laneStore{lane, p}
-		options.Store = running.laneStore
-	}
-	if len(r.Prune) > 0 {
-		limit := rate.NewLimiter(looksPerSec, looksPerSec)
-		running.orphans = &orphans{rule: running, engine: e, limit: limit}
-	}
-	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
-	e.rules = append(e.rules, running)
-}
-
-func (e *Engine) view(of *plan.Source) *source.Source {
-	for _, s := range e.sources {
-		if s.Source == of {
-			return s.view
-		}
-	}
-	return nil
-}
+// work returns the plan at work.
+func (e *Engine) work() *work { return e.present.Load() }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, and lets
 // deliveries in flight end within Options.DrainTimeout. It returns nil when every goroutine that it
@@ -326,7 +175,7 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 
 // changed returns the intakes with rules whose where has changed since the state was saved.
 func (e *Engine) changed() (out []*intake) {
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		if in.resuming != nil && len(in.resuming.changed) > 0 {
 			out = append(out, in)
 		}
@@ -336,37 +185,30 @@ func (e *Engine) changed() (out []*intake) {
 
 // follow is the part of Run after the state was restored.
 func (e *Engine) follow(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	e.reloading.Lock()
+	wait := e.tasks.begin(ctx)
 	for _, in := range e.changed() {
 		changed := in.resuming.changed
-		group.Go(func() error {
-			in.release(ctx, changed)
-			return nil
-		})
+		e.tasks.start(func(ctx context.Context) { in.release(ctx, changed) })
 	}
-	group.Go(func() error { return e.informers.Run(ctx) })
-	for _, w := range e.waiting {
-		group.Go(func() error {
-			w.run(ctx)
-			return nil
-		})
+	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
+	now := e.work()
+	for _, w := range now.waiting {
+		e.tasks.start(w.run)
 	}
-	for _, r := range e.rules {
-		if r.orphans != nil {
-			group.Go(func() error {
-				r.orphans.run(ctx)
-				return nil
-			})
-		}
+	for _, r := range now.rules {
+		e.tasks.startOrphans(r)
 	}
-	for _, d := range e.dispatchers {
-		group.Go(func() error { return d.Run(ctx) })
+	for _, d := range now.dispatchers {
+		d.end = e.tasks.start(d.run)
 	}
-	err := group.Wait()
+	e.reloading.Unlock()
+	wait()
 	undelivered := 0
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		stats := r.lane.Stats()
-		undelivered += stats.Waiting + stats.Away
+		gathered, _ := r.lane.Gathered()
+		undelivered += stats.Waiting + stats.Away + gathered
 		r.lane.Close()
 	}
 	switch {
@@ -376,13 +218,76 @@ func (e *Engine) follow(ctx context.Context) error {
 		e.log.Warn("waiting deliveries are lost: there is no state directory",
 			"undelivered", undelivered)
 	}
-	return err
+	return nil
+}
+
+// tasks are the goroutines of a run. Each can be ended by itself.
+type tasks struct {
+	group sync.WaitGroup
+
+	mu  sync.Mutex      // guards ctx
+	ctx context.Context // of the run; nil before it begins
+}
+
+// begin begins a run that lasts until ctx ends. wait returns when all tasks have ended.
+func (t *tasks) begin(ctx context.Context) (wait func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ctx = ctx
+	t.group.Go(func() { <-ctx.Done() }) // others may start until then
+	return func() {
+		<-ctx.Done()
+		t.mu.Lock() // nothing starts from now on
+		defer t.mu.Unlock()
+		t.group.Wait()
+	}
+}
+
+// isRunning reports whether a run has begun and is not over.
+func (t *tasks) isRunning() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ctx != nil && t.ctx.Err() == nil
+}
+
+// start starts a task, unless the run is over. end ends it, and returns when it has ended.
+func (t *tasks) start(run func(context.Context)) (end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx == nil || t.ctx.Err() != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	ended := make(chan struct{})
+	t.group.Go(func() {
+		defer close(ended)
+		run(ctx)
+	})
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// startOrphans has what a rule may have left behind looked for.
+func (t *tasks) startOrphans(r *runningRule) {
+	if r.orphans != nil {
+		r.orphans.end = t.start(r.orphans.run)
+	}
+}
+
+// Wake makes the informers look at Options.Clock, which somebody has set. Otherwise they do so
+// within half a minute.
+func (e *Engine) Wake() {
+	for _, in := range e.work().intakes {
+		in.informer.Wake()
+	}
 }
 
 // Source returns the cache of a source, with its indexes.
 func (e *Engine) Source(name string) (view *source.Source, ok bool) {
-	for _, s := range e.sources {
-		if s.Name == name {
+	for _, s := range e.work().sources {
+		if s.Name == name && !s.IsRule() {
 			return s.view, true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -22,9 +23,16 @@ import (
 // intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
 // and commits the change. It implements source.Consumer.
 //
-// The informer calls it one step at a time, with its own lock held. That lock guards all fields.
+// The informer calls it one step at a time, with its own lock held. That lock guards all fields but
+// the first ones. It has many fields because an informer, its rules, and what they still have to
+// learn meet here.
 type intake struct {
-	informer  *source.Informer
+	planned  *plan.Informer
+	id       string // under which the state keeps the informer
+	informer *source.Informer
+	keep     *object.Paths        // what the informer keeps; nil: whole objects
+	indexed  map[string]*failures // of the informer's indexes; only build uses it
+
 	rules     []*runningRule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
@@ -40,36 +48,69 @@ type intake struct {
 	// resuming is what the intake still needs of the cut that it resumes from; nil once the
 	// informer has caught up.
 	resuming *resuming
-	change   evaluate.Change // reused for each step
+	caughtUp bool     // CaughtUp was called
+	telling  *telling // what rules that came later are being told; nil if nothing is left
+	// before is the intake whose place this one is to take, until it does; and after the one that
+	// has taken the place of this one. Both are of the same informer.
+	before, after *intake
+	isNew         bool            // of an informer that has not begun
+	change        evaluate.Change // reused for each step
+	now           time.Time       // of the step that is evaluated and committed
 }
 
-// newIntake returns the intake of an informer, and registers it as the informer's consumer.
-func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
-	in := &intake{informer: informer, clock: e.clock, dead: e.dead,
-		unseen: make(map[int]bool), left: make(map[int]*left)}
-	old := new(object.Paths)
-	var rules []evaluate.Binding
-	for _, r := range e.rules {
-		if !slices.Contains(planned.Rules, r.Rule) {
-			continue
+// newIntake returns the intake of an informer, without rules. before is that of the informer so far,
+// or nil.
+func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
+	in := &intake{
+		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead,
+		unseen: make(map[int]bool), left: make(map[int]*left), before: before,
+	}
+	if before != nil {
+		in.informer, in.keep, in.indexed = before.informer, before.keep, before.indexed
+		in.record = before.record
+		return in
+	}
+	selection := source.Selection(planned.Selection)
+	if planned.Fixed != nil {
+		in.informer = b.informers.Fixed(selection, planned.Fixed)
+	} else {
+		in.informer = b.informers.Informer(selection)
+	}
+	in.informer.Keep(planned.Keep, planned.View)
+	in.keep, in.indexed, in.isNew = planned.Keep, make(map[string]*failures), true
+	in.record = b.newRecord(planned, in.informer)
+	return in
+}
+
+// sourceNames returns the names of the sources that look at the informer.
+func (in *intake) sourceNames(of *work) (names []string) {
+	for _, s := range of.sources {
+		if !s.IsRule() && slices.Contains(s.view.Informers(), in.informer) {
+			names = append(names, s.Name)
 		}
+	}
+	return names
+}
+
+// bind sets the rules.
+func (in *intake) bind(rules []*runningRule) {
+	old := new(object.Paths)
+	var bindings []evaluate.Binding
+	for _, r := range rules {
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
 		in.waits = append(in.waits, nil)
 		if r.IsTimed() {
-			in.makeTimed(len(in.waits) - 1)
+			in.makeTimed(len(in.waits)-1, newTimed(&r.Rule.Rule, in.clock.Now()))
 		}
-		rules = append(rules, evaluate.Binding{
+		bindings = append(bindings, evaluate.Binding{
 			Rule: &r.Rule.Rule, Caches: r.caches, KnowsOwn: r.knowsOwn,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
 		})
 	}
-	scope := evaluate.NewScope(object.NewDecoder(planned.View), object.NewDecoder(old))
-	in.evaluator = evaluate.New(rules, in.standing, scope)
-	in.record = e.newRecord(planned, informer)
-	informer.Consume(in, in.timetables()...)
-	return in
+	scope := evaluate.NewScope(object.NewDecoder(in.planned.View), object.NewDecoder(old))
+	in.evaluator = evaluate.New(bindings, in.standing, scope)
 }
 
 // timetables returns those of the rounds that rules see.
@@ -86,7 +127,8 @@ func (in *intake) timetables() (tables []timing.Timetable) {
 func (in *intake) standing(i int) evaluate.Standing {
 	s := evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
-		Deaf:      (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds,
+		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
+			in.telling.isOwed(i),
 		Undecided: in.rules[i].waits.Load() > 0,
 	}
 	if w := in.waits[i]; w != nil {
@@ -114,12 +156,15 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	if s.Round == nil {
 		defer in.note(d, c)
 	}
-	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: in.clock.Now()}
+	in.now = in.clock.Now()
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: in.now}
 	switch {
 	case in.resuming.isPart(d):
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
+	case in.owes(d):
+		in.tellStep(step, c)
 	default:
 		if in.knowsOwn {
 			step.Version = versionOf(d)
@@ -177,8 +222,9 @@ func (in *intake) apply(c *evaluate.Change) {
 	in.record.apply(c, in.resuming)
 }
 
-// offer offers a match to its lane. If that panics, which only a defect of informd can cause, the
-// match becomes a dead letter, and counts as a failure of the rule. The matches of other rules go on.
+// offer offers a match to its lane, if it goes on there. If that panics, which only a defect of
+// informd can cause, the match becomes a dead letter, and counts as a failure of the rule. The
+// matches of other rules go on.
 func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -188,7 +234,30 @@ func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
-	in.rules[m.Rule].lane.Offer(m.Match)
+	goesOn := in.count(m)
+	in.noteMatch(m, goesOn)
+	if goesOn {
+		in.rules[m.Rule].lane.Offer(m.Match)
+	}
+}
+
+// count counts a match, and reports whether it goes on to its lane. A match that the rule may have
+// made itself becomes undecided: it counts once that has turned out.
+func (in *intake) count(m *evaluate.Match) (goesOn bool) {
+	r := in.rules[m.Rule]
+	if m.Undecided || m.Count == nil {
+		return true
+	}
+	if m.Version != "" {
+		switch isOwn, mayBe := r.lane.Owns(m.Match); {
+		case isOwn:
+			return true // the lane drops it
+		case mayBe:
+			m.Undecided, m.Payload = true, nil
+			return true
+		}
+	}
+	return r.counting.add(m.Delta, *m.Count, in.clock.Now())
 }
 
 // unqueued returns the dead letter of a match that could not be queued.
@@ -213,12 +282,16 @@ type unqueuedError struct {
 
 func (e *unqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.what) }
 
-// report counts the matches of the change that o causes, and logs its failures.
+// report remembers and counts what rules made of the change that o causes, and logs its failures.
 func (in *intake) report(c *evaluate.Change, o *object.Object) {
+	in.noteDeclined(c)
 	for i := range c.Matches {
-		if m := &c.Matches[i]; !m.Undecided {
-			in.rules[m.Rule].matches.Add(1)
+		m := &c.Matches[i]
+		r := in.rules[m.Rule]
+		if !m.Undecided {
+			r.matches.Add(1)
 		}
+		r.failures.add(r.counting.full(), delta.Key{})
 	}
 	for _, f := range c.Failures {
 		in.rules[f.Rule].failures.add(f.Err, delta.KeyOf(o))
@@ -239,6 +312,17 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	in.commit(c, o)
 }
 
+func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
+
+// latest returns the intake that has taken the place of in, or in.
+func (in *intake) latest() *intake {
+	for in.after != nil {
+		in = in.after
+	}
+	return in
+}
+
 func (in *intake) step(o *object.Object) evaluate.Step {
-	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: in.clock.Now()}
+	in.now = in.clock.Now()
+	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: in.now}
 }

@@ -11,6 +11,9 @@ import (
 
 // informerID returns the name under which the state keeps an informer.
 func informerID(i *plan.Informer) string {
+	if i.Fixed != nil { // the selection may also be that of a source
+		return "rule " + i.FieldSelector
+	}
 	return fmt.Sprintf("%s %q %q %q",
 		object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"encoding/json"
+	"slices"
+
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/prepare"
@@ -21,8 +24,16 @@ var _ queue.Store[delta.Key, delivery.Delivery] = (*laneStore)(nil)
 func (s *laneStore) Put(
 	n uint64, key delta.Key, r queue.Record[delivery.Delivery],
 ) (cut uint64) {
-	if r.Value.Payload != nil && s.preparer.Reveals() {
-		r.Value.Payload, r.Value.Stale = prepare.Null, true
+	if s.preparer.Reveals() {
+		if r.Value.Payload != nil {
+			r.Value.Payload, r.Value.Stale = prepare.Null, true
+		}
+		r.Value.Items = slices.Clone(r.Value.Items)
+		for i := range r.Value.Items {
+			if item := &r.Value.Items[i]; item.Payload != nil {
+				item.Payload, item.Stale = prepare.Null, true
+			}
+		}
 	}
 	return s.lane.Put(n, key, r)
 }
@@ -48,7 +59,8 @@ func (s *laneStore) Load(
 	}
 	for i := range found {
 		d := &found[i].Value
-		if d.Undecided && !s.preparer.isFresh(key) {
+		isUndecided := func(i delivery.Item) bool { return i.Undecided }
+		if (d.Undecided || slices.ContainsFunc(d.Items, isUndecided)) && !s.preparer.isFresh(key) {
 			return nil, errNotSynced
 		}
 		s.fill(d)
@@ -58,11 +70,19 @@ func (s *laneStore) Load(
 
 // fill restores what could not be written.
 func (s *laneStore) fill(d *delivery.Delivery) {
+	s.fillOne(&d.Delta, &d.Payload, &d.Stale)
+	for i := range d.Items {
+		item := &d.Items[i]
+		s.fillOne(&item.Delta, &item.Payload, &item.Stale)
+	}
+}
+
+func (s *laneStore) fillOne(d *delta.Delta, payload *json.RawMessage, isStale *bool) {
 	switch {
 	case s.preparer.IsSecret():
-		d.Delta, d.Payload = s.preparer.refill(d.Delta)
-		d.Stale = false
-	case s.preparer.Reveals() && d.Payload != nil:
-		d.Payload, d.Stale = s.preparer.payload(d.Delta), false
+		*d, *payload = s.preparer.refill(*d)
+		*isStale = false
+	case s.preparer.Reveals() && *payload != nil:
+		*payload, *isStale = s.preparer.payload(*d), false
 	}
 }

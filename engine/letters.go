@@ -2,8 +2,10 @@ package engine
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -89,7 +91,12 @@ func (e *Engine) RetryLetter(id string) error {
 // restart. If the rule acts itself, the letter is about the object as it is now.
 func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
-	lacksPayload := p.Reveals() && bytes.Equal(l.Payload, prepare.Null)
+	wasLeftOut := func(payload json.RawMessage) bool {
+		return p.Reveals() && bytes.Equal(payload, prepare.Null)
+	}
+	lacksPayload := wasLeftOut(l.Payload) || slices.ContainsFunc(l.Items, func(i delivery.Item) bool {
+		return wasLeftOut(i.Payload)
+	})
 	hadNone := p.rule.Payload != nil && l.Payload == nil // it could not be made
 	isFresh := p.isFresh(l.Key)
 	switch {
@@ -117,8 +124,17 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 	switch now := p.clock.Now(); {
 	case p.IsSecret() && prepare.IsIdentity(l.Delta.Object):
 		l.Delta, l.Payload = p.Recipe.Refill(l.Delta, now, note)
-	case lacksPayload || p.rule.Payload != nil && l.Payload == nil:
+	case wasLeftOut(l.Payload) || p.rule.Payload != nil && l.Payload == nil:
 		l.Payload = p.Recipe.Payload(l.Delta, now, note)
+	}
+	l.Items = slices.Clone(l.Items)
+	for i := range l.Items {
+		switch item, now := &l.Items[i], p.clock.Now(); {
+		case p.IsSecret() && prepare.IsIdentity(item.Delta.Object):
+			item.Delta, item.Payload = p.Recipe.Refill(item.Delta, now, note)
+		case wasLeftOut(item.Payload):
+			item.Payload = p.Recipe.Payload(item.Delta, now, note)
+		}
 	}
 	if failure != nil && !prepare.IsIdentity(l.Delta.Object) {
 		return l, fmt.Errorf("dead letter %q: rule %q cannot make its payload: %w: "+
@@ -195,11 +211,4 @@ func (e *NotWaitingError) Error() string {
 }
 
 // rule returns the rule with that name, or nil.
-func (e *Engine) rule(name string) *runningRule {
-	for _, r := range e.rules {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
-}
+func (e *Engine) rule(name string) *runningRule { return e.work().rule(name) }

@@ -219,7 +219,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			}
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				waits := 0
-				for _, r := range e.rules {
+				for _, r := range e.work().rules {
 					stats := r.lane.Stats()
 					waits += stats.Waiting + stats.InFlight
 				}

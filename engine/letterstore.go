@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/state"
@@ -12,11 +14,19 @@ type letterStore struct {
 	engine *Engine // whose rules the letters belong to
 }
 
-// PutLetter implements dispatch.LetterStore. It does not record a payload that may hold text of
-// Secrets.
+// PutLetter implements dispatch.LetterStore. It does not record payloads that may hold text of
+// Secrets, of the letter or of its items.
 func (s letterStore) PutLetter(l delivery.Letter) {
-	if r := s.engine.rule(l.Rule); r != nil && l.Payload != nil && r.preparer.Reveals() {
-		l.Payload = prepare.Null
+	if r := s.engine.rule(l.Rule); r != nil && r.preparer.Reveals() {
+		if l.Payload != nil {
+			l.Payload = prepare.Null
+		}
+		l.Items = slices.Clone(l.Items)
+		for i := range l.Items {
+			if item := &l.Items[i]; item.Payload != nil {
+				item.Payload = prepare.Null
+			}
+		}
 	}
 	s.Store.PutLetter(l)
 }

@@ -23,6 +23,7 @@ type memory struct {
 	asked    bool // an operator has paused or resumed the rule in this run
 	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
 	catching int  // informers that have not caught up with the saved state
+	isGone   bool // the rule is gone, and recorded no more
 }
 
 // load pauses the lane if the rule was paused when it was saved. If an operator has paused or
@@ -51,6 +52,27 @@ func (m *memory) see(informer string) {
 	defer m.mu.Unlock()
 	m.remember(informer, m.where)
 	m.put()
+}
+
+// become makes the memory that of the rule with another where.
+func (m *memory) become(where string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.where = where
+}
+
+// end has the rule recorded no more. It is called within a cut.
+func (m *memory) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.isGone = true
+}
+
+// ended reports whether end was called.
+func (m *memory) ended() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.isGone
 }
 
 // know sets the where that the rule had when it saw the informer's objects. It records nothing,
@@ -94,7 +116,7 @@ func (m *memory) pause(paused bool, lane *dispatch.Lane) {
 
 // put records the rule. The caller holds mu.
 func (m *memory) put() {
-	if m.store != nil {
+	if m.store != nil && !m.isGone {
 		m.store.PutRule(state.RuleMemory{
 			Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused,
 		})

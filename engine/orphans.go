@@ -53,6 +53,7 @@ type orphans struct {
 	rule   *runningRule
 	engine *Engine
 	limit  *rate.Limiter
+	end    func()                 // ends its run; nil before that
 	left   atomic.Pointer[string] // what stays, for operators; nil if nothing does
 }
 
@@ -141,10 +142,10 @@ func (o *orphans) hasResumed() bool {
 		return false
 	}
 	isResuming := false
-	for _, in := range o.engine.intakes {
+	for _, in := range o.engine.work().intakes {
 		if slices.Contains(in.rules, r) {
 			in.informer.Visit(func(iter.Seq[*object.Object]) {
-				isResuming = isResuming || in.resuming != nil
+				isResuming = isResuming || in.latest().resuming != nil || in.latest().telling != nil
 			})
 		}
 	}
@@ -260,6 +261,7 @@ func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
 	}
 	for in, keys := range byIntake {
 		in.informer.Visit(func(known iter.Seq[*object.Object]) {
+			in := in.latest()
 			came := make(map[delta.Key]bool, len(keys))
 			for _, key := range keys {
 				came[key] = false

@@ -28,10 +28,20 @@ type parting struct {
 
 // leftInformer is an informer of the cut that rules have left.
 type leftInformer struct {
-	id        string
-	isWatched bool         // another rule still sees it
-	owed      atomic.Int32 // partings that have not ended
+	id     string
+	engine *Engine
+	owed   atomic.Int32 // partings that have not ended
 }
+
+// isSeen reports whether a rule for which by returns true sees the informer, perhaps once more.
+func (l *leftInformer) isSeen(by func(*runningRule) bool) bool {
+	return slices.ContainsFunc(l.engine.work().intakes, func(in *intake) bool {
+		return in.id == l.id && slices.ContainsFunc(in.rules, by)
+	})
+}
+
+// isWatched reports whether any rule sees the informer, or a handler reads it.
+func (l *leftInformer) isWatched() bool { return slices.Contains(l.engine.informerIDs(), l.id) }
 
 // left is what one intake owes a rule of its partings.
 type left struct {
@@ -44,12 +54,11 @@ type left struct {
 // on disk for them.
 func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	owed = make(map[string]*leftInformer)
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		for id, verdict := range from.decision.Left(r.Name) {
 			of := owed[id]
 			if of == nil {
-				isWatched := slices.Contains(e.informerIDs(), id)
-				of = &leftInformer{id: id, isWatched: isWatched}
+				of = &leftInformer{id: id, engine: e}
 			}
 			p := &parting{rule: r, from: of}
 			objects := e.share(p, verdict, from)
@@ -96,7 +105,7 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 // intakeFor returns the intake of a rule whose informer watches the key's namespace, or any other
 // one if none does, and the rule's index there.
 func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule int) {
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		i := slices.Index(in.rules, r)
 		if i < 0 {
 			continue
@@ -121,7 +130,7 @@ func (in *intake) departed(i int, now map[delta.Key]*object.Object) {
 			if is := now[key]; is != nil && in.evaluator.IsInside(i, is, c) {
 				return
 			}
-			in.evaluator.Depart(i, last, s.Now, in.record.isSecret, c)
+			in.evaluator.Depart(i, last, s.Now, in.isSecret(), c)
 		})
 	}
 }
@@ -138,8 +147,11 @@ func (in *intake) parted(i int) {
 		if p.owed.Add(-1) > 0 {
 			continue
 		}
-		p.rule.memory.forget(p.from.id)
-		if p.from.owed.Add(-1) == 0 && !p.from.isWatched {
+		is := func(r *runningRule) bool { return r.Name == p.rule.Name }
+		if !p.from.isSeen(is) {
+			p.rule.memory.forget(p.from.id)
+		}
+		if p.from.owed.Add(-1) == 0 && !p.from.isWatched() && in.record != nil {
 			in.record.store.DropInformer(p.from.id)
 		}
 	}

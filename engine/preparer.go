@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type preparer struct {
 	view     *source.Source   // the rule's own source
 	others   []*source.Source // sources that its expressions look into
 	failures *failures
+	trails   trails
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 	// exists reports whether the cluster has an object of the rule's source.
 	exists func(context.Context, delta.Key) (bool, error)
@@ -43,18 +45,23 @@ type preparer struct {
 var _ dispatch.Preparer = (*preparer)(nil)
 
 // newPreparer returns the preparer of a rule whose events h handles.
-func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures) *preparer {
+func (b *builder) newPreparer(
+	r *plan.Rule, h config.Handler, failures *failures, trails trails,
+) *preparer {
+	e, own := b.Engine, b.sources[r.Source].view
 	p := &preparer{
 		Recipe: prepare.New(r, func(name string) prepare.Source {
-			view, _ := e.Source(name)
-			return view
+			if name == r.Source.Name {
+				return own
+			}
+			return b.next.source(name).view
 		}),
-		rule: r, clock: e.clock, view: e.view(r.Source), failures: failures,
+		rule: r, clock: e.clock, view: own, failures: failures, trails: trails,
 	}
 	for _, s := range r.LooksInto {
-		p.others = append(p.others, e.view(s))
+		p.others = append(p.others, b.sources[s].view)
 	}
-	p.confidential.Store(e.seesSecrets(r, h))
+	p.confidential.Store(b.next.seesSecrets(r, h))
 	p.exists = func(ctx context.Context, key delta.Key) (bool, error) {
 		return e.acting.executor.Exists(ctx, r.Source.Resource, key)
 	}
@@ -63,13 +70,13 @@ func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures)
 
 // seesSecrets reports whether text of a Secret may appear in h's answers to events of the rule, or
 // in its reasons.
-func (e *Engine) seesSecrets(r *plan.Rule, h config.Handler) bool {
+func (w *work) seesSecrets(r *plan.Rule, h config.Handler) bool {
 	isSecret := func(s *plan.Source) bool { return s.Resource == secrets }
 	if isSecret(r.Source) || slices.ContainsFunc(r.LooksInto, isSecret) {
 		return true
 	}
 	return slices.ContainsFunc(h.Read, func(name config.Text) bool {
-		return slices.ContainsFunc(e.sources, func(s *runningSource) bool {
+		return slices.ContainsFunc(w.sources, func(s *runningSource) bool {
 			return s.Name == name.String() && isSecret(s.Source)
 		})
 	})
@@ -94,7 +101,11 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 			return delivery.Prepared{}, err
 		}
 	}
-	r := p.Recipe.Prepare(d, p.clock.Now())
+	now := p.clock.Now()
+	r := p.Recipe.Prepare(d, now)
+	if d.Undecided {
+		p.trails.noteDecided(d.Delta, r.Selected, errors.Join(r.Failures...), now)
+	}
 	for _, err := range r.Failures {
 		p.failures.add(err, d.Delta.Key())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/informd/informd/engine/delivery"
@@ -21,6 +22,7 @@ type loaded struct {
 	letters   []delivery.Letter
 	left      map[string]state.Snapshot  // informers that a rule has left, by id
 	waiting   map[string][]state.LaneKey // by rule
+	gathered  map[string][]state.LaneKey // by rule
 	notes     map[noteID][]byte
 }
 
@@ -74,6 +76,7 @@ func (e *Engine) load() (from loaded, err error) {
 		snapshots: make(map[*intake]state.Snapshot),
 		left:      make(map[string]state.Snapshot),
 		waiting:   make(map[string][]state.LaneKey),
+		gathered:  make(map[string][]state.LaneKey),
 		notes:     make(map[noteID][]byte),
 	}
 	rules, err := e.store.Rules()
@@ -97,14 +100,17 @@ func (e *Engine) load() (from loaded, err error) {
 	if from.cut.Informers, err = e.store.Informers(); err != nil {
 		return loaded{}, err
 	}
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		if from.snapshots[in], err = in.record.informer.Load(); err != nil {
 			return loaded{}, err
 		}
 		e.stepping.order(from.snapshots[in].Objects)
 	}
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		if from.waiting[r.Name], err = r.laneStore.lane.Keys(); err != nil {
+			return loaded{}, err
+		}
+		if from.gathered[r.Name], err = e.loadGathered(r, from.notes); err != nil {
 			return loaded{}, err
 		}
 	}
@@ -114,10 +120,10 @@ func (e *Engine) load() (from loaded, err error) {
 
 // loadLeft reads the objects of informers that rules have left.
 func (e *Engine) loadLeft(from *loaded) (err error) {
-	for _, in := range e.intakes { // others may still watch it
-		from.left[in.record.id] = from.snapshots[in]
+	for _, in := range e.work().intakes { // others may still watch it
+		from.left[in.id] = from.snapshots[in]
 	}
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		for id := range from.decision.Left(r.Name) {
 			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
 				continue
@@ -145,35 +151,41 @@ func (e *Engine) resume(from loaded) {
 	end()
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		for _, k := range from.waiting[r.Name] {
 			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
 		r.memory.load(from.paused[r.Name], r.lane)
 	}
+	end = e.begin()
+	for _, r := range e.work().rules {
+		e.resumeGathered(r, from.gathered[r.Name], from.notes)
+	}
+	end()
 	objects := 0
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		objects += len(from.snapshots[in].Objects)
 		in.resume(from.snapshots[in], from.decision)
 		in.restoreRounds(from.notes)
 	}
 	end = e.begin()
-	for _, in := range e.intakes { // after everything that rules have seen was loaded
+	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
 		if in.resuming != nil && !in.resuming.isNew {
 			continue
 		}
 		for i, r := range in.rules {
 			// otherwise release or CaughtUp records it
 			if !in.unseen[i] && !in.resuming.isLate(i) {
-				r.memory.see(in.record.id)
+				r.memory.see(in.id)
 			}
 		}
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
-	for _, r := range e.rules {
+	for _, r := range e.work().rules {
 		r.memory.loaded()
 	}
+	e.restoreCounts(from.notes)
 	end()
 	if objects+waiting+len(from.letters) > 0 {
 		e.log.Info("resuming from the saved state",
@@ -183,24 +195,24 @@ func (e *Engine) resume(from loaded) {
 
 // planned returns the plan in the form that resume.Decide takes.
 func (e *Engine) planned() []resume.Memory {
-	at := make(map[*runningRule]map[string]string, len(e.rules))
-	rules := make([]resume.Memory, 0, len(e.rules))
-	for _, r := range e.rules {
+	at := make(map[*runningRule]map[string]string, len(e.work().rules))
+	rules := make([]resume.Memory, 0, len(e.work().rules))
+	for _, r := range e.work().rules {
 		at[r] = make(map[string]string)
 		rules = append(rules, resume.Memory{Name: r.Name, Resource: r.resource(), Seen: at[r]})
 	}
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		for _, r := range in.rules {
-			at[r][in.record.id] = r.membership()
+			at[r][in.id] = r.membership()
 		}
 	}
 	return rules
 }
 
 func (e *Engine) informerIDs() []string {
-	ids := make([]string, 0, len(e.intakes))
-	for _, in := range e.intakes {
-		ids = append(ids, in.record.id)
+	ids := make([]string, 0, len(e.work().intakes))
+	for _, in := range e.work().intakes {
+		ids = append(ids, in.id)
 	}
 	return ids
 }
@@ -211,6 +223,8 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {
 		e.store.DropRule(gone.Name)
+		e.dropGathered(gone.Name)
+		maps.DeleteFunc(from.notes, func(id noteID, _ []byte) bool { return id.rule == gone.Name })
 		if r := e.rule(gone.Name); r != nil {
 			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
 			r.laneStore.lane = e.store.Lane(gone.Name, options)
@@ -228,7 +242,11 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 			waiting += k.N
 		}
 		delete(from.paused, gone.Name)
+		for _, k := range from.gathered[gone.Name] {
+			waiting += k.N
+		}
 		delete(from.waiting, gone.Name)
+		delete(from.gathered, gone.Name)
 		reason := "the rule is gone"
 		if gone.Replaced {
 			reason = "the rule is about another resource now"

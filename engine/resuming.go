@@ -71,7 +71,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
-		v := decision.At(r.Name, in.record.id)
+		v := decision.At(r.Name, in.id)
 		if in.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
 		}
@@ -82,7 +82,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		delete(in.unseen, i)
 		p.verdicts[i] = v
 		if v.Recorded {
-			r.memory.know(in.record.id, v.Where)
+			r.memory.know(in.id, v.Where)
 		}
 		switch {
 		case v.Standing == resume.New:
@@ -243,7 +243,7 @@ func (in *intake) tellChanged() {
 	p.whole = nil
 	defer in.record.begin()()
 	for i := range p.changed {
-		in.rules[i].memory.see(in.record.id)
+		in.rules[i].memory.see(in.id)
 	}
 }
 
@@ -263,9 +263,7 @@ func (in *intake) release(ctx context.Context, changed map[int]bool) {
 // everything that was held back, in the same cut that records that these rules have seen the
 // objects.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
-	if in.record == nil {
-		return
-	}
+	in.caughtUp = true
 	p := in.resuming
 	if p == nil {
 		p = new(resuming)
@@ -282,7 +280,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	}
 	for i, r := range in.rules {
 		if p.late[i] {
-			r.memory.see(in.record.id)
+			r.memory.see(in.id)
 		}
 		if !in.unseen[i] {
 			in.parted(i)
@@ -342,13 +340,20 @@ func (in *intake) tellOne(
 	i int, p *resuming, key delta.Key, s evaluate.Step, c *evaluate.Change,
 ) {
 	before, round := in.lastSeen(i, p, key)
+	in.differ(i, before, s, round, c)
+}
+
+// differ adds to c what a rule must learn of an object that it last saw as before.
+func (in *intake) differ(
+	i int, before evaluate.Before, s evaluate.Step, round int64, c *evaluate.Change,
+) {
 	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
 		if before.Inside {
-			in.evaluator.Depart(i, before.Object, s.Now, p.isSecret, c)
+			in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
 		}
 		before = evaluate.Before{}
 	}
-	in.evaluator.Compare(i, before, s, round, p.isSecret, c)
+	in.evaluator.Compare(i, before, s, round, in.isSecret(), c)
 }
 
 // fellOut shows a late rule the deletion of what it had inside and what is not there.

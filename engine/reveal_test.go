@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,59 @@ func TestLettersHoldNoSecrets(t *testing.T) {
 		}
 		return retried && len(told) > 0
 	}), `r synced a ["1","another"] #2`)
+}
+
+// The same holds for the items of a group, in a delivery that waits and in a dead letter.
+func TestItemsHoldNoSecrets(t *testing.T) {
+	t.Parallel()
+	for _, isDead := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dead %v", isDead), func(t *testing.T) {
+			t.Parallel()
+			values := map[string]string{"a": "c2VjcmV0IG9mIHRoZSB0ZXN0", "b": "YW5vdGhlciBvbmUgb2YgaXQ"}
+			l := newLife(t)
+			for name, value := range values {
+				l.putSecret(name, value)
+				l.put(name, "1")
+			}
+			manifests := strings.Replace(attachSources, "attempts: 2", "attempts: 0", 1) +
+				aRule("r", revealing+`, group: {by: '"all"', wait: 100ms}`)
+			var got []handler.Event
+			answer := func(why error) func(handler.Event) error {
+				return func(ev handler.Event) error {
+					got = append(got, ev)
+					return why
+				}
+			}
+			why := errors.New("not " + values["a"])
+			met := n(1)
+			if isDead {
+				why = handler.Reject(why)
+				met = func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 }
+			}
+			l.run(manifests, &teller{answer: answer(why)}, met)
+			for name, value := range values {
+				l.nowhere(value)
+				l.putSecret(name, "new "+name)
+			}
+			got = nil
+			retried := !isDead
+			l.run(manifests, &teller{answer: answer(nil)}, func(e *Engine, told []string) bool {
+				letters, _ := e.Letters()
+				for _, x := range letters {
+					retried = retried || e.RetryLetter(x.ID) == nil
+				}
+				return retried && len(told) > 0
+			})
+			if len(got) == 0 || len(got[0].Items) != 2 {
+				t.Fatalf("got %d events, the first with %+v", len(got), got)
+			}
+			for _, item := range got[0].Items {
+				if want := `["1","new ` + item.Name + `"]`; string(item.Payload) != want {
+					t.Errorf("the payload of item %s is %s, want %s", item.Name, item.Payload, want)
+				}
+			}
+		})
+	}
 }
 
 // One place decides whether a reason may quote a secret: for the disk, for lists of dead letters,

@@ -8,7 +8,8 @@ import (
 	"github.com/informd/informd/engine/timing"
 )
 
-// lastRound is what the state keeps of a rule's rounds over the objects of one informer.
+// lastRound is what the state keeps of a rule's rounds over the objects of one informer. Before the
+// first round, it is when the rule was new.
 type lastRound struct {
 	Number int64  `json:"number"`
 	IsOver bool   `json:"over"`
@@ -24,30 +25,50 @@ func (in *intake) Round(of timing.Timetable, number int64, isOver bool) {
 	if in.record == nil {
 		return
 	}
-	value, err := json.Marshal(lastRound{Number: number, IsOver: isOver, Table: of.String()})
-	if err != nil {
-		return // cannot happen
-	}
 	defer in.record.begin()()
 	for _, r := range in.rules {
 		if r.Rounds == of {
-			note := state.Note{Rule: r.Name, Name: roundNote(in.record.id), Value: value}
-			in.record.store.PutNote(note)
+			in.noteRound(r, lastRound{Number: number, IsOver: isOver, Table: of.String()})
 		}
 	}
 }
 
-// restoreRounds takes up the rounds of the run before. A schedule that has changed begins anew.
+// noteRound records the last round of a rule. It is called between begin and end of the record.
+func (in *intake) noteRound(r *runningRule, last lastRound) {
+	value, err := json.Marshal(last)
+	if err != nil || r.memory.ended() { // the first cannot happen
+		return
+	}
+	in.record.store.PutNote(state.Note{Rule: r.Name, Name: roundNote(in.id), Value: value})
+}
+
+// restoreRounds takes up the rounds of the run before. A rule that is new, and one whose schedule
+// has changed, begin now. That is recorded, because their first round may fall into a later run.
 func (in *intake) restoreRounds(notes map[noteID][]byte) {
+	var begin []*runningRule
+	known := make(map[timing.Timetable]lastRound)
 	for _, r := range in.rules {
 		if r.Rounds == nil {
 			continue
 		}
 		var last lastRound
-		value, ok := notes[noteID{r.Name, roundNote(in.record.id)}]
-		if ok && json.Unmarshal(value, &last) == nil && last.Table == r.Rounds.String() {
-			in.informer.LastRound(r.Rounds, last.Number, last.IsOver)
+		value, ok := notes[noteID{r.Name, roundNote(in.id)}]
+		if !ok || json.Unmarshal(value, &last) != nil || last.Table != r.Rounds.String() {
+			begin = append(begin, r)
+			continue
 		}
+		in.informer.LastRound(r.Rounds, last.Number, last.IsOver)
+		if last.Number > known[r.Rounds].Number {
+			known[r.Rounds] = last
+		}
+	}
+	defer in.record.begin()()
+	for _, r := range begin {
+		last, ok := known[r.Rounds]
+		if !ok { // otherwise it joins the rounds of the rules that have the same ones
+			last = lastRound{Number: in.clock.Now().Unix(), IsOver: true, Table: r.Rounds.String()}
+		}
+		in.noteRound(r, last)
 	}
 }
 

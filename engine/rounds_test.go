@@ -130,8 +130,8 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 	h := &teller{answer: func(handler.Event) error { return errors.New("not now") }}
 	e, stop := l.start(rules, h)
 	l.settled(e)
-	in := e.intakes[0]
-	in.Round(e.rules[0].Rounds, 1893571200, false) // as if the round had begun, and told of nothing
+	in := e.work().intakes[0]
+	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, and told of nothing
 	stop()
 	again := new(teller)
 	l.at(0, 9, 0)

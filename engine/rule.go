@@ -23,18 +23,34 @@ type runningRule struct {
 	caches    *evaluate.Caches // caches that when and payload look into
 	lane      *dispatch.Lane
 	laneStore *laneStore // nil if nothing is kept
+	gathered  *laneStore // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
 	matches   atomic.Uint64 // decided when the change came in; see preparer.selected
 	waits     atomic.Int32  // holds that have not been released; see hold
 	knowsOwn  bool          // the lane recognizes and drops the rule's own changes
 	orphans   *orphans      // nil unless the rule prunes
 	timed     allTimed      // what waits to become a member
+	counting  *counting     // nil: the rule has no count
+	trails    trails        // what became of its last changes
+	resynced  atomic.Int64  // the number of the last round of Resync; 0 if there was none
+	source    *runningSource
+	to        *dispatcher
 
-	memory memory
+	memory *memory
+
+	// before is the rule whose place this one is to take, with the options of its lane, until it
+	// does; see succeed.
+	before  *runningRule
+	options dispatch.LaneOptions
 }
 
+// gathers reports whether something of the rule may wait for the event of a group.
+func (r *runningRule) gathers() bool { return r.gathered != nil || r.Group != nil }
+
 // membership returns the text that decides over the rule's members.
-func (r *runningRule) membership() string {
+func (r *runningRule) membership() string { return membershipOf(r.Rule) }
+
+func membershipOf(r *plan.Rule) string {
 	text := func(p *expr.Program) string {
 		if p == nil {
 			return ""

@@ -48,6 +48,7 @@ type SourceStatus struct {
 // RuleStatus is the state of a rule. Its many fields are what operators see of one.
 type RuleStatus struct {
 	Name    string
+	Source  string // empty if the rule has none
 	Handler string
 	Paused  bool
 	State   RuleState
@@ -62,6 +63,12 @@ type RuleStatus struct {
 	// does. It is zero if none waits.
 	Pending int
 	NextDue time.Time
+	// Gathered is how many changes wait for the event of their group, and NextEvent when the first
+	// event comes. It is zero if none waits.
+	Gathered  int
+	NextEvent time.Time
+	// Windows is how many windows of its count are open, with changes that count.
+	Windows int
 	// NextRound is when the rule is told of all members again: by its schedule or its resync. It is
 	// zero if it never is.
 	NextRound time.Time
@@ -98,27 +105,31 @@ func (e *Engine) Status() Status {
 		s := e.store.Status()
 		status.State = &s
 	}
-	sources := make(map[string]SourceStatus, len(e.sources))
-	for _, s := range e.sources {
+	now := e.work()
+	sources := make(map[*runningSource]SourceStatus, len(now.sources))
+	for _, s := range now.sources {
 		one := s.status()
-		sources[s.Name] = one
-		status.Sources = append(status.Sources, one)
+		sources[s] = one
+		if !s.IsRule() {
+			status.Sources = append(status.Sources, one)
+		}
 	}
-	for _, r := range e.rules {
-		state, reason := r.state(sources[r.Source.Name])
+	for _, r := range now.rules {
+		state, reason := r.state(sources[r.source])
 		pending, next := r.timed.stats()
+		gathered, due := r.lane.Gathered()
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
+			Name: r.Name, Source: r.Source.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
 			State: state,
 			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
 				r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
-			LastError: r.failures.last.Load(), Pending: pending, NextDue: next,
-			NextRound: r.nextRound(),
+			LastError: r.failures.last.Load(), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
+			NextRound: r.nextRound(), Windows: r.counting.open(e.clock.Now()),
 		})
 	}
-	for _, d := range e.dispatchers {
+	for _, d := range now.dispatchers {
 		s := HandlerStatus{Name: d.name, InFlight: d.InFlight()}
 		status.Handlers = append(status.Handlers, s)
 	}
@@ -139,7 +150,11 @@ func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
 			state = RuleWaiting
 		}
 	}
-	if own.State != source.Synced && !waits {
+	switch {
+	case own.State == source.Synced || waits:
+	case r.Source.IsRule():
+		reason = "its schedule has not begun: informd waits for the API server"
+	default:
 		reason = fmt.Sprintf("its source %s is %s", own.Name, own.State)
 	}
 	if r.lane.Paused() {

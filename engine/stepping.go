@@ -17,7 +17,6 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/timing"
@@ -26,9 +25,6 @@ import (
 
 // Stepping are the Options of an Engine that a Stepper drives in place of Run.
 type Stepping struct {
-	// AfterFunc calls a function once Options.Clock has advanced by a time. It must not call it at
-	// once.
-	AfterFunc func(time.Duration, func()) queue.Timer
 	// Perform gets the actions that are due, in place of the cluster. Those of a rule itself are
 	// as action.Join made them.
 	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
@@ -55,6 +51,7 @@ type Stepper struct {
 type Hand struct {
 	plan.Selection
 	*source.Hand
+	isFixed bool
 }
 
 // wait is what happens once informers have settled.
@@ -77,8 +74,10 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	}
 	e.restored.Store(true)
 	s := &Stepper{engine: e}
-	for _, in := range e.intakes {
-		s.hands = append(s.hands, Hand{selectionIn(in.informer), in.informer.Hand()})
+	for _, in := range e.work().intakes {
+		s.hands = append(s.hands, Hand{
+			selectionIn(in.informer), in.informer.Hand(), in.informer.IsFixed(),
+		})
 	}
 	for _, in := range e.changed() {
 		changed := in.resuming.changed
@@ -88,7 +87,7 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 			then: func(ctx context.Context) { in.release(ctx, changed) },
 		})
 	}
-	for _, w := range e.waiting {
+	for _, w := range e.work().waiting {
 		s.waits = append(s.waits, wait{w.on, w.run})
 	}
 	return s, nil
@@ -105,9 +104,11 @@ func nowhere() Cluster {
 	}
 }
 
-// Hands returns a Hand for each informer, in the order of the plan. The caller begins each of them
-// with Resume or List.
-func (s *Stepper) Hands() []Hand { return slices.Clone(s.hands) }
+// Hands returns a Hand for each informer of the cluster, in the order of the plan. The caller begins
+// each of them with Resume or List.
+func (s *Stepper) Hands() []Hand {
+	return slices.DeleteFunc(slices.Clone(s.hands), func(h Hand) bool { return h.isFixed })
+}
 
 // Work does everything that is due at the time of the clock: rounds of informers, and attempts at
 // deliveries. It returns when something is due again; zero means never. Timers come on top of that.
@@ -131,7 +132,7 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 	for delivered := true; delivered; {
 		delivered, due = false, time.Time{}
-		for _, d := range s.engine.dispatchers {
+		for _, d := range s.engine.work().dispatchers {
 			next, ok := d.Step(ctx)
 			delivered = delivered || ok
 			due = timing.Earlier(due, next)
@@ -154,7 +155,7 @@ func (s *Stepper) Settle(ctx context.Context) {
 
 // Stop ends the engine, and writes its state.
 func (s *Stepper) Stop() error {
-	for _, r := range s.engine.rules {
+	for _, r := range s.engine.work().rules {
 		r.lane.Close()
 	}
 	s.engine.ended.Store(true)
@@ -179,7 +180,7 @@ func (s *Stepping) step(o *dispatch.Options) {
 	if s == nil {
 		return
 	}
-	o.Stepping = &dispatch.Stepping{AfterFunc: s.AfterFunc}
+	o.IsStepped = true
 	if store, ok := o.Journal.(*state.Store); ok {
 		o.Journal = unwritten{store}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,16 @@ type allTimed struct {
 func (a *allTimed) add(t *timed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.all = append(a.all, t)
+	if !slices.Contains(a.all, t) {
+		a.all = append(a.all, t)
+	}
+}
+
+// remove takes out what does not wait any more.
+func (a *allTimed) remove(t *timed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = slices.DeleteFunc(a.all, func(other *timed) bool { return other == t })
 }
 
 // stats returns how many objects wait, and when the first of them is ready; the zero time if none
@@ -158,7 +168,8 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 				continue
 			}
 			if in.waits[i] == nil {
-				in.makeTimed(i)
+				in.makeTimed(i, newTimed(&in.rules[i].Rule.Rule, now))
+				in.rules[i].timed.add(in.waits[i])
 			}
 			in.waits[i].restore(o, mark, now)
 		}
@@ -166,10 +177,20 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 }
 
 // makeTimed makes objects wait for a rule.
-func (in *intake) makeTimed(i int) {
-	in.waits[i] = newTimed(&in.rules[i].Rule.Rule, in.clock.Now())
-	in.timed = append(in.timed, i)
-	in.rules[i].timed.add(in.waits[i])
+func (in *intake) makeTimed(i int, w *timed) {
+	if in.waits[i] == nil {
+		in.timed = append(in.timed, i)
+	}
+	in.waits[i] = w
+}
+
+// countWaiting has the rules count what waits for them here.
+func (in *intake) countWaiting() {
+	for i, w := range in.waits {
+		if w != nil {
+			in.rules[i].timed.add(w)
+		}
+	}
 }
 
 // mark applies the marks of a change. It reports whether a tick is due earlier than before.
@@ -191,8 +212,20 @@ const (
 	stale = 200 * time.Millisecond
 )
 
-// Tick implements source.Consumer. It makes members of the objects that have waited long enough.
+// Tick implements source.Consumer. It tells newcomers what the informer has, and makes members of the
+// objects that have waited long enough.
 func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
+	if in.telling != nil {
+		again = in.tellSome(began, get)
+		began = in.clock.Now()
+	}
+	return timing.Earlier(again, in.elapseSome(began, get))
+}
+
+// elapseSome does a turn of what is due for timed rules, and returns when to go on.
+func (in *intake) elapseSome(
+	began time.Time, get func(key string) *object.Object,
+) (again time.Time) {
 	for {
 		i, ready, ok := in.firstReady()
 		now := in.clock.Now()
@@ -229,6 +262,7 @@ func (in *intake) elapse(i int, now time.Time, get func(key string) *object.Obje
 	in.record.pace()
 	c := &in.change
 	c.Reset()
+	in.now = now
 	in.evaluator.Elapse(i, o, now, c)
 	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause: it waits on
 		mark := now.Add(panicked - in.waits[i].rule.For)

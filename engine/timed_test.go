@@ -18,7 +18,7 @@ import (
 // pass makes time pass for a running daemon.
 func (l *life) pass(e *Engine, d time.Duration) {
 	l.ahead.Add(int64(d))
-	for _, in := range e.intakes {
+	for _, in := range e.work().intakes {
 		in.informer.Wake()
 	}
 }

@@ -20,15 +20,15 @@ import (
 // no changes. release then tells them about the objects that exist by then.
 type waiting struct {
 	in    *intake
-	rules []int // indexes of the intake's rules; all of them look into the same sources
+	rules []*runningRule // of the intake; all of them look into the same sources
 	on    []*source.Informer
 }
 
-// wait makes those rules of an intake wait that look into other sources.
-func (e *Engine) wait(in *intake) {
+// waitForOthers makes those rules of an intake wait that look into other sources, and may.
+func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
 	groups := make(map[string]*waiting) // by the sources that the rules look into
 	for i, r := range in.rules {
-		if len(r.others) == 0 {
+		if len(r.others) == 0 || !may(i) {
 			continue
 		}
 		w := groups[r.looksInto()]
@@ -38,12 +38,13 @@ func (e *Engine) wait(in *intake) {
 				w.on = append(w.on, s.Informers()...)
 			}
 			groups[r.looksInto()] = w
-			e.waiting = append(e.waiting, w)
+			all = append(all, w)
 		}
-		w.rules = append(w.rules, i)
+		w.rules = append(w.rules, r)
 		in.unseen[i] = true
 		r.hold()
 	}
+	return all
 }
 
 // run waits, and then releases the rules. It returns early when ctx ends.
@@ -56,11 +57,11 @@ func (w *waiting) run(ctx context.Context) {
 // release lets the rules decide their waiting changes, and tells those that have seen nothing about
 // the existing objects. The informer calls it between two steps.
 func (w *waiting) release(known iter.Seq[*object.Object]) {
-	in := w.in
+	in := w.in.latest()
 	var unseen []int
-	for _, i := range w.rules {
-		in.rules[i].release()
-		if in.unseen[i] {
+	for _, r := range w.rules {
+		r.release()
+		if i := slices.Index(in.rules, r); i >= 0 && in.unseen[i] {
 			delete(in.unseen, i)
 			unseen = append(unseen, i)
 		}
@@ -74,17 +75,15 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 		}
 		return
 	}
-	p := &resuming{late: make(map[int]bool), isSecret: in.record != nil && in.record.isSecret}
+	p := &resuming{late: make(map[int]bool), isSecret: in.isSecret()}
 	for _, i := range unseen {
 		p.late[i] = true
 	}
 	in.tellLate(p, known)
-	if in.record != nil {
-		defer in.record.begin()()
-		for _, i := range unseen {
-			in.rules[i].memory.see(in.record.id)
-			in.parted(i)
-		}
+	defer in.record.begin()()
+	for _, i := range unseen {
+		in.rules[i].memory.see(in.id)
+		in.parted(i)
 	}
 }
 
@@ -93,7 +92,9 @@ func isUnsettled(i *source.Informer) bool { return !i.IsSettled() }
 // hold makes the rule queue its changes undecided. Each hold must be matched by a release.
 func (r *runningRule) hold() {
 	r.waits.Add(1)
-	r.lane.Hold(true)
+	if r.lane != nil { // otherwise it begins held; see reload.succeed
+		r.lane.Hold(true)
+	}
 }
 
 // release ends one hold.

@@ -19,6 +19,7 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -240,4 +241,46 @@ func (p *pretence) ReloadHandler(_ context.Context, name string) (control.Reload
 		}
 	}
 	return control.Reloaded{}, control.ErrNotFound
+}
+
+func (p *pretence) Resync(_ context.Context, rule string) (int, error) {
+	if rule != "crash-looping" {
+		return 0, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
+	}
+	return 3, nil
+}
+
+func (p *pretence) Events(rule string, after uint64) (control.Events, error) {
+	if rule != "" && rule != "crash-looping" {
+		return control.Events{}, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	event := control.Event{Time: at, Rule: "crash-looping", Handler: "oncall", Object: "shop/web-0", Event: "updated", What: "selected", ID: "crash-looping/1/updated/7"}
+	declined, sent, done := event, event, event
+	declined.Object, declined.What = "shop/web-1", "when"
+	sent.What, sent.Attempt = "sent", 2
+	done.What, done.Attempt, done.DurationSeconds, done.LatencySeconds = "done", 2, 0.25, 1.5
+	out := control.Events{Started: at, Last: 4, Items: []control.Event{event, declined, sent, done}}
+	if after > 0 {
+		out.Items = out.Items[min(after, 4):]
+	}
+	return out, nil
+}
+
+func (p *pretence) Explain(rule, namespace, name string, _ bool) (explain.Explanation, error) {
+	if rule != "crash-looping" {
+		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
+	}
+	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent, Events: []string{"added", "updated", "deleted", "synced"}}
+	x.Source = explain.Source{Name: "pods", Resource: "v1/pods", Selections: []explain.Selection{{LabelSelector: "app=web"}}}
+	x.Conclude()
+	return x, nil
+}
+
+func (p *pretence) Reload(context.Context) (control.ReloadedAll, error) {
+	return control.ReloadedAll{Rules: control.Changes{Added: []string{"new"}}, Notes: []string{"a note"}}, nil
+}
+
+func (p *pretence) Plan(_ context.Context, files []control.File) (control.Planned, error) {
+	return control.Planned{Kept: len(files), Rules: []control.PlannedRule{{Name: "new", Change: "added", Text: "is new"}}}, nil
 }

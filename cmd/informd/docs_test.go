@@ -12,13 +12,22 @@ import (
 
 var (
 	block  = regexp.MustCompile("(?ms)^```([a-z-]*)\n(.*?)^```$")
-	inCode = regexp.MustCompile("`([a-z_]+\\.yaml)`")
+	inCode = regexp.MustCompile("`([a-z_]+\\.(?:yaml|jsonl))`")
 )
 
-// The tutorial about tests shows what happens: its manifests are saved under the last file that the
-// text before them names, and each command prints what the page says.
-func TestTutorialOfTests(t *testing.T) {
-	page, err := os.ReadFile("../../docs/tutorials/test-rules.md")
+// A page whose commands need no cluster shows what happens.
+func TestPages(t *testing.T) {
+	for page, commands := range map[string]int{
+		"tutorials/test-rules.md": 5, "guides/record-and-replay.md": 2,
+	} {
+		t.Run(page, func(t *testing.T) { playPage(t, page, commands) })
+	}
+}
+
+// playPage saves the files of a page under the last name that the text before them has, and compares
+// what each command prints with what the page says. Blocks of other languages are left out.
+func playPage(t *testing.T, path string, atLeast int) {
+	page, err := os.ReadFile("../../docs/" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,12 +35,16 @@ func TestTutorialOfTests(t *testing.T) {
 	text, commands := string(page), 0
 	for _, at := range block.FindAllStringSubmatchIndex(text, -1) {
 		content := text[at[4]:at[5]]
-		if kind := text[at[2]:at[3]]; kind == "yaml" {
+		switch text[at[2]:at[3]] {
+		case "yaml", "jsonl":
 			names := inCode.FindAllStringSubmatch(text[:at[0]], -1)
 			name := names[len(names)-1][1]
 			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			continue
+		case "":
+		default:
 			continue
 		}
 		for command := range strings.SplitSeq(strings.TrimPrefix(content, "$ "), "\n$ ") {
@@ -48,7 +61,7 @@ func TestTutorialOfTests(t *testing.T) {
 			commands++
 		}
 	}
-	if commands < 5 {
+	if commands < atLeast {
 		t.Errorf("the page has only %d commands", commands)
 	}
 }

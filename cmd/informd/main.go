@@ -13,7 +13,10 @@ import (
 	"github.com/informd/informd/cmd/informd/daemon"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/offline"
+	"github.com/informd/informd/cmd/informd/rbac"
+	"github.com/informd/informd/cmd/informd/recording"
 	"github.com/informd/informd/cmd/informd/ruletest"
+	"github.com/informd/informd/cmd/informd/schemas/served"
 	"github.com/informd/informd/cmd/informd/trial"
 
 	// Schedules name time zones, which an image without files does not have.
@@ -40,7 +43,11 @@ of its own, in any language. It gets the changes of one object in order, each at
 Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		daemon.NewRunCommand(version),
 		offline.NewCheckCommand(version),
+		served.NewCommand(version),
+		rbac.NewCommand(version),
 		ruletest.NewCommand(),
+		recording.NewRecordCommand(version),
+		recording.NewReplayCommand(),
 		cli.NewGroup("handler", "Work with handlers", "",
 			client.NewReloadCommand(), trial.NewTryCommand(version),
 			trial.NewConformanceCommand(version),

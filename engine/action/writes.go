@@ -255,8 +255,20 @@ func (w *Writes) onward(
 	return from
 }
 
-// causeOf returns what caused an event, if informd wrote it.
-func (w *Writes) causeOf(ctx context.Context, ev *handler.Event) (Cause, bool) {
+// causeOf returns what caused an event, if informd wrote it. Of the items of a group it returns the
+// deepest cause: changes of other objects must not hide rules that chase each other.
+func (w *Writes) causeOf(ctx context.Context, ev *handler.Event) (deepest Cause, known bool) {
+	deepest, known = w.causeOfChange(ctx, ev)
+	for i := range ev.Items {
+		cause, isOwn := w.causeOfChange(ctx, &ev.Items[i])
+		if isOwn && (!known || cause.Depth > deepest.Depth) {
+			deepest, known = cause, true
+		}
+	}
+	return deepest, known
+}
+
+func (w *Writes) causeOfChange(ctx context.Context, ev *handler.Event) (Cause, bool) {
 	if ev.Event == handler.Synced {
 		return Cause{}, false // somebody else's change, or too long ago to tell
 	}

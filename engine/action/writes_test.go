@@ -219,6 +219,24 @@ func TestDepthCountsOwnChangesInARow(t *testing.T) {
 	}
 }
 
+// Rules that chase each other over one object are not hidden by the other changes of a group.
+func TestDeepestCauseOfAGroup(t *testing.T) {
+	w := NewWrites()
+	ev := handler.Event{Event: handler.Updated, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", ResourceVersion: "2"}
+	w.Begin(pods, web0, "ping", Cause{Depth: 7})("1", "2")
+	other := ev
+	other.Name, other.ResourceVersion = "web-1", "3" // somebody else's change
+	newest := other
+	newest.Items = []handler.Event{other, ev, other}
+	if cause, known := w.causeOf(t.Context(), &newest); !known || cause.Depth != 8 || !slices.Equal(cause.Chain, []string{"ping"}) {
+		t.Errorf("got cause %+v, known %v", cause, known)
+	}
+	w.Begin(pods, delta.Key{Namespace: "shop", Name: "web-1"}, "pong", Cause{Depth: 2})("2", "3")
+	if cause, _ := w.causeOf(t.Context(), &newest); cause.Depth != 8 {
+		t.Errorf("got the cause of another item: %+v", cause)
+	}
+}
+
 // All causes that follow from one share its chain, so write must not append in place.
 func TestChainsStayApart(t *testing.T) {
 	shared := make([]string, 1, 8)

@@ -7,6 +7,7 @@ package delivery
 import (
 	"encoding/json"
 
+	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -16,6 +17,8 @@ import (
 type Delivery struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil if the rule has none
+	// Items are the older changes of a group, oldest first. The Delivery itself is the newest.
+	Items []Item
 	// Answer holds the actions that are to be performed. nil means that the dispatcher has to ask
 	// the handler. Acknowledged means that the rule's own actions follow.
 	Answer *Answer
@@ -44,6 +47,14 @@ type Delivery struct {
 	Refusals int32
 	// Weighed means that the Actor has been asked for a delay before the first attempt.
 	Weighed bool
+}
+
+// Item is a change that comes along with a newer one of its group.
+type Item struct {
+	Delta   delta.Delta
+	Payload json.RawMessage
+	// Stale and Undecided mean what they do for a Delivery.
+	Stale, Undecided bool
 }
 
 // Answer holds the actions of an answer, as JSON if they may be recorded, otherwise as they came.
@@ -106,6 +117,10 @@ type Draft struct {
 	// it when the actions were refused twice in a row as made of an older state, and no newer
 	// change waits.
 	Renew bool
+	// Items are the older changes of a group. Nothing is prepared of them here.
+	Items []Item
+	// IsItem asks for nothing but the decision and the payload: the draft is one of many.
+	IsItem bool
 	// Acknowledged asks for the own actions of a rule whose handler is done with the event.
 	Acknowledged bool
 }
@@ -117,6 +132,9 @@ type Prepared struct {
 	Nothing bool
 	Delta   delta.Delta
 	Payload json.RawMessage
+	// Count is what the event counts for, if that has just been decided. Even an event that cannot
+	// be delivered may have one.
+	Count *count.Mark
 	// Attached goes along with the event. It is neither kept nor recorded.
 	Attached map[string][]json.RawMessage
 	// Actions are the rule's own. If it has a handler too, they are made once that has acknowledged

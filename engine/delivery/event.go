@@ -28,3 +28,18 @@ func Event(
 	}
 	return ev
 }
+
+// Group returns the event of a group's newest change. items are the older ones, oldest first.
+func Group(
+	newest handler.Event, items []Item, rule string, resource handler.Resource,
+) handler.Event {
+	newest.Items = make([]handler.Event, 0, len(items)+1)
+	for _, item := range items {
+		e := Event(item.Delta, item.Payload, rule, resource, newest.Attempt)
+		newest.Items = append(newest.Items, e)
+	}
+	self := newest
+	self.Items = nil
+	newest.Items = append(newest.Items, self)
+	return newest
+}

@@ -21,6 +21,9 @@ type Letter struct {
 	Died          time.Time
 	Delta         delta.Delta
 	Payload       json.RawMessage // nil if the rule has none
+	// Items are those of the Delivery, if IsGroup says that it was one of a group.
+	Items   []Item
+	IsGroup bool
 	// Delivered is when the rule first delivered a later event of the object, since this start of
 	// the program. It is zero if that did not happen. No record of a letter has it.
 	Delivered time.Time
@@ -42,5 +45,9 @@ func (l *Letter) OfSecret() bool {
 
 // Event returns the event as the handler saw it at the last attempt, without attachments.
 func (l *Letter) Event() handler.Event {
-	return Event(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
+	ev := Event(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
+	if !l.IsGroup {
+		return ev
+	}
+	return Group(ev, l.Items, l.Rule, l.Resource)
 }

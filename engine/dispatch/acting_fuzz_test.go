@@ -415,7 +415,7 @@ func acted(t *testing.T, changes, answers []byte) {
 		pass(100 * time.Millisecond)
 	}
 	equal(t, "records", l.s.ids(), nil)
-	equal(t, "unsettled", len(l.l.unsettled), 0)
+	equal(t, "unsettled", len(l.l.owned.unsettled), 0)
 	if most := 10 * (len(c.watch) + len(changes)); c.conflicts > most {
 		t.Errorf("%d conflicts over %d changes", c.conflicts, len(c.watch))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -59,13 +60,21 @@ func (d *Dispatcher) begin(f *flight) {
 	f.began = d.opts.Clock.Now()
 }
 
+// note remembers what becomes of the attempt.
+func (f *flight) note(v trail.Verdict, at time.Time) {
+	f.lane.opts.Attempts.AddAttempt(f.item.Value.Delta, v, at, trail.Numbers{
+		Attempt:  f.event.Attempt,
+		Duration: at.Sub(f.began), Latency: at.Sub(f.item.Since),
+	})
+}
+
 // isForeign reports whether somebody else made the change of f, and then clears its Version. If the
 // rule made it, isForeign drops f. If nobody knows yet, it postpones f.
 func (d *Dispatcher) isForeign(f *flight) bool {
 	lane, v := f.lane, &f.item.Value
 	switch lane.whose(v) {
 	case ours:
-		lane.vanished(f.item.Key)
+		lane.vanished(v)
 		d.drop(f)
 		return false
 	case unsettled:
@@ -113,12 +122,13 @@ func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
 
 // drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
-	d.journal(func() { f.lane.queue.Done(f.item.Key) })
+	d.journal(func() { f.lane.done(f.item.Key) })
 	d.land(f.job)
 }
 
 // hand gives f to the handler, and settles it when the handler answers. It does not block.
 func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
+	f.note(trail.Sent, f.began)
 	answered := func(answer handler.Answer, err error) {
 		if err == nil && len(answer.Actions) == 0 && !f.lane.opts.ActsItself {
 			d.settle(run, f, nil)

@@ -90,11 +90,14 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Journal makes the records of one change a unit. nil means that nothing is recorded.
 	Journal Journal
-	// Clock tells the time. nil means the real time. The dispatcher waits for delays in real time,
-	// unless Stepping says otherwise.
+	// Clock tells the time. nil means the real time.
 	Clock clock.PassiveClock
-	// Stepping makes a Dispatcher that Step drives in place of Run; nil otherwise.
-	Stepping *Stepping
+	// AfterFunc calls a function once Clock has advanced by a time. It must not call it at once. nil
+	// means time.AfterFunc.
+	AfterFunc func(time.Duration, func()) queue.Timer
+	// IsStepped makes a Dispatcher that Step drives in place of Run. Everything then happens in the
+	// goroutine that calls, and the same calls have the same results: delays have no random part.
+	IsStepped bool
 }
 
 // Attempt describes one attempt at delivering an event, after it ended.
@@ -183,6 +186,9 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.AfterFunc == nil {
+		o.AfterFunc = func(d time.Duration, f func()) queue.Timer { return time.AfterFunc(d, f) }
+	}
 	d := &Dispatcher{
 		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name),
 		ownRetry: Retry{}.withDefaults(),
@@ -190,7 +196,7 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 		crowded: make(chan *Lane, 16),
 	}
 	d.start = d.flights.Go
-	if o.Stepping != nil {
+	if o.IsStepped {
 		d.step()
 	}
 	return d

@@ -4,10 +4,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/internal/seldom"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -21,27 +23,34 @@ type Lane struct {
 	opts       LaneOptions
 	// its lock: after Dispatcher.mu, before owned.mu
 	queue *queue.Queue[delta.Key, delivery.Delivery]
+	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets it
+	gathered atomic.Pointer[gathering]
 
 	acts        bool // its deliveries may change the cluster
 	preparesAll bool // the Preparer completes each attempt
 	isPlain     bool // deliveries need neither preparing nor slowing unless they ask for it
 
-	isReady  bool // is in Dispatcher.ready; guarded by Dispatcher.mu
-	isPaused bool // guarded by Dispatcher.mu
-	isHeld   bool // guarded by Dispatcher.mu
+	isReady     bool // is in Dispatcher.ready; guarded by Dispatcher.mu
+	isPaused    bool // guarded by Dispatcher.mu
+	isHeld      bool // guarded by Dispatcher.mu
+	isSucceeded bool // another lane has taken its place; guarded by Dispatcher.mu
 
 	isHungry     bool      // is in Dispatcher.hungry; guarded by Dispatcher.hungry.mu
 	loadAfter    time.Time // when the lane may load again; only the loader uses it
 	loadFailures int       // load errors in a row; only the loader uses it
 
-	owned
+	own   Own
+	owned *owned
 
 	failed    atomic.Pointer[Failure] // the last failure
 	isCrowded atomic.Bool             // is in Dispatcher.crowded
 	reports   reports
+
+	successor atomic.Pointer[Lane] // nil: none; see Succeed
 }
 
-// LaneOptions describe how a rule's events are delivered.
+// LaneOptions describe how a rule's events are delivered. They have many fields because every stage
+// of a rule has its settings here.
 type LaneOptions struct {
 	// Every keeps each change, instead of merging those that wait for one object. MaxItems and
 	// MaxBytes bound that; 0 means the defaults of package queue.
@@ -67,9 +76,20 @@ type LaneOptions struct {
 	// the Actor for a Delay. ActsItself implies it.
 	Acts bool
 
+	// Gathering makes one delivery of many changes. nil gathers none.
+	Gathering *Gathering
+
 	// Own recognizes changes that the rule made itself through the Actor. The lane drops those. If
 	// nil, the lane delivers them.
 	Own Own
+
+	// Changes remembers the changes that the lane drops because the rule made them, and Attempts what
+	// became of each attempt. They may be nil.
+	Changes, Attempts *trail.Trail
+
+	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the
+	// event goes on. It is called within the Journal's Begin and End.
+	Count func(delta.Delta, count.Mark) (goesOn bool)
 
 	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
 	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
@@ -87,21 +107,48 @@ const maxReasons = 4
 
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
+	l := d.newLane(rule, resource, o)
+	l.owned, l.queue = new(owned), queue.New(l.queueOptions())
+	return l
+}
+
+// newLane makes a lane that has neither a queue nor its owned.
+func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{
 		dispatcher: d, rule: rule, resource: resource, opts: o,
 		acts: o.Acts || o.ActsItself, preparesAll: o.Attaches || o.ActsItself,
-		owned: owned{own: o.Own}, reports: reports{failing: seldom.Messages{Max: maxReasons}},
+		own: o.Own, reports: reports{failing: seldom.Messages{Max: maxReasons}},
 	}
 	l.isPlain = !l.preparesAll && !l.acts
-	l.queue = queue.New(queue.Options[delta.Key, delivery.Delivery]{
-		Merge: l.merge,
+	if o.Gathering != nil {
+		l.gathered.Store(newGathering(l, *o.Gathering))
+	}
+	return l
+}
+
+func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
+	d, o := l.dispatcher, &l.opts
+	return queue.Options[delta.Key, delivery.Delivery]{
+		Merge: l.mergeQueued,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
 		Size:  func(d delivery.Delivery) int64 { return size(&d) },
 		Store: o.Store, Now: d.opts.Clock.Now,
-		AfterFunc: d.afterFunc(),
+		AfterFunc: d.opts.AfterFunc,
 		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
-	})
-	return l
+	}
+}
+
+// gathering returns the part in which changes wait for their group's event, or nil.
+func (l *Lane) gathering() *gathering { return l.gathered.Load() }
+
+// StopGathering tells the lane of a rule that has no groups any more where its gathered changes are
+// recorded. They are delivered one by one. It must be called before RestoreGathered.
+func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(newGathering(l, o)) }
+
+// RestoreGathered tells the lane what was recorded of gathered changes, and when groups were told
+// last. It must be called before the lane is offered anything, and after Restore.
+func (l *Lane) RestoreGathered(changes []Gathered, told map[rule.Group]Told) {
+	l.gathering().restore(changes, told)
 }
 
 // Restore tells the lane that only the store holds count deliveries of one object. Their numbers
@@ -115,7 +162,12 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 // Doubt tells the lane whether matches offered from now on may have been delivered already. After a
 // restart, the API server may repeat changes that the program delivered but did not record before
 // it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
-func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
+func (l *Lane) Doubt(on bool) {
+	l.queue.Doubt(on)
+	if l.gathers() {
+		l.gathering().setDoubt(on)
+	}
+}
 
 // Offer queues a match. It is called within the Journal's Begin and End, and never blocks.
 func (l *Lane) Offer(m rule.Match) {
@@ -125,7 +177,39 @@ func (l *Lane) Offer(m rule.Match) {
 	if m.Version != "" && !l.admit(&d) {
 		return
 	}
+	l = l.newest()
+	if l.gathering() != nil && l.gathering().offer(m.Group, d) {
+		return
+	}
 	l.queue.Add(m.Delta.Key(), d)
+}
+
+// Owns returns who made the change of a match that is about to be offered: the rule itself, or
+// perhaps the rule, which turns out later.
+func (l *Lane) Owns(m rule.Match) (isOwn, mayBe bool) {
+	d := delivery.Delivery{Delta: m.Delta, Version: m.Version}
+	if l.own != nil {
+		d.Writes = l.own.Begun()
+	}
+	who := l.whose(&d)
+	return who == ours, who == unsettled
+}
+
+// done ends the delivery in flight of an object.
+func (l *Lane) done(key delta.Key) {
+	l.queue.Done(key)
+	if l = l.newest(); l.gathers() {
+		l.gathering().ended(key)
+	}
+}
+
+// waiting returns how many changes of an object wait.
+func (l *Lane) waiting(key delta.Key) int {
+	here, away := l.queue.Waiting(key)
+	if l.gathers() {
+		return here + away + l.gathering().holds(key)
+	}
+	return here + away
 }
 
 // Redrive delivers a dead letter of this lane's rule once more, unchanged and ahead of what waits
@@ -135,6 +219,7 @@ func (l *Lane) Offer(m rule.Match) {
 func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
+		Items: letter.Items,
 	})
 }
 
@@ -170,8 +255,8 @@ func (l *Lane) Hold(on bool) {
 	l.dispatcher.offer(l)
 }
 
-// stands reports whether the lane is paused or held. The caller holds Dispatcher.mu.
-func (l *Lane) stands() bool { return l.isPaused || l.isHeld }
+// stands reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
+func (l *Lane) stands() bool { return l.isPaused || l.isHeld || l.isSucceeded }
 
 // RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
 // chosen is called with the queue locked.
@@ -181,15 +266,36 @@ func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Ha
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
 // Holds reports whether deliveries of an object wait, or one is in flight.
-func (l *Lane) Holds(key delta.Key) bool { return l.queue.Holds(key) }
+func (l *Lane) Holds(key delta.Key) bool {
+	return l.queue.Holds(key) || l.gathers() && l.gathering().holds(key) > 0
+}
 
-// Stats returns what the lane holds.
-func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
+// Stats returns what the lane holds, apart from what it gathers.
+func (l *Lane) Stats() queue.Stats {
+	s := l.queue.Stats()
+	if l.gathering() != nil {
+		_, lost, _ := l.gathering().stats()
+		s.Shortened += lost
+	}
+	return s
+}
+
+// Gathered returns how many changes wait for the event of their group, and when the first event is
+// due: the zero time if none is.
+func (l *Lane) Gathered() (n int, next time.Time) {
+	if l.gathering() != nil {
+		n, _, next = l.gathering().stats()
+	}
+	return n, next
+}
 
 // Close forgets what waits, and the lane takes nothing more. What is in flight is neither
 // interrupted nor repeated. All records stay, also those of deliveries in flight. So Close is
 // called after Run has returned, or when the rule is gone.
 func (l *Lane) Close() {
+	if l.gathering() != nil {
+		l.gathering().close()
+	}
 	l.queue.Close()
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()

@@ -79,6 +79,9 @@ func (d *Dispatcher) load(ctx context.Context) {
 // load loads deliveries of one object. After an error it leaves the lane alone for a while. Only
 // the loader calls it.
 func (l *Lane) load() {
+	if l.successor.Load() != nil {
+		return
+	}
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
 	now := l.dispatcher.opts.Clock.Now()
 	switch {

@@ -29,7 +29,8 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	}
 	if takesIn {
 		newer.Payload, newer.Stale = waiting.Payload, true
-		newer.Undecided = l.actsNow(&waiting) // a rule's own actions are decided anew
+		// a rule's own actions are decided anew, unless what went on would be counted again
+		newer.Undecided = l.actsNow(&waiting) && l.opts.Count == nil
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
 	if !ok || !keep {
@@ -51,6 +52,17 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	return merged, true, true
 }
 
+// mergeQueued merges deliveries in the lane's queue. Those of groups stay apart: what is gathered
+// was merged before.
+func (l *Lane) mergeQueued(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
+	if l.gathers() || len(waiting.Items)+len(newer.Items) > 0 {
+		return delivery.Delivery{}, false, false
+	}
+	return l.merge(waiting, newer, sent)
+}
+
 // isPlain reports whether a delivery can go to the handler without any preparation.
 func isPlain(d *delivery.Delivery) bool {
 	return !d.Stale && !d.Undecided && d.Answer == nil && d.Refusals == 0
@@ -63,6 +75,13 @@ func size(d *delivery.Delivery) int64 {
 	size := overhead + d.Delta.Object.Size() + len(d.Payload) + sizeOfAnswer(d.Answer)
 	if old := d.Delta.Old; old != nil {
 		size += old.Size()
+	}
+	for i := range d.Items {
+		item := &d.Items[i]
+		size += overhead/2 + item.Delta.Object.Size() + len(item.Payload)
+		if old := item.Delta.Old; old != nil {
+			size += old.Size()
+		}
 	}
 	return int64(size)
 }

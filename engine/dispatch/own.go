@@ -7,6 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/trail"
 )
 
 const (
@@ -29,8 +30,9 @@ const (
 //
 // The record does not say that a change is unsettled. So the rule may receive a change of its own
 // after a restart. Under Every, the same may happen to a change that did not fit into memory.
+//
+// A lane shares it with its successor.
 type owned struct {
-	own     Own
 	dropped atomic.Uint64
 
 	mu        sync.Mutex        // a leaf: may be taken with the queue locked
@@ -76,8 +78,8 @@ func (l *Lane) admit(d *delivery.Delivery) bool {
 	key := d.Delta.Key()
 	switch l.whose(d) {
 	case ours:
-		if inMemory, away := l.queue.Waiting(key); !ends(d) || inMemory+away == 0 {
-			l.owned.dropped.Add(1)
+		if !ends(d) || l.waiting(key) == 0 {
+			l.disown(d)
 			return false
 		}
 		if l.unsettle(key) {
@@ -99,8 +101,8 @@ func ends(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
 // unsettle counts one more unsettled change of an object, and reports whether there is room for it.
 func (l *Lane) unsettle(key delta.Key) bool {
-	waiting, _ := l.queue.Waiting(key)
-	o := &l.owned
+	waiting := l.waiting(key)
+	o := l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Some may have been dropped, or left to the store, since they were counted. Besides those that
@@ -118,7 +120,7 @@ func (l *Lane) unsettle(key delta.Key) bool {
 
 // settled lowers the count of an object's unsettled changes by n.
 func (l *Lane) settled(key delta.Key, n int) {
-	o := &l.owned
+	o := l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.unsettled[key] -= n; o.unsettled[key] <= 0 {
@@ -127,9 +129,15 @@ func (l *Lane) settled(key delta.Key, n int) {
 }
 
 // vanished notes that an unsettled change turned out to be the rule's own.
-func (l *Lane) vanished(key delta.Key) {
-	l.settled(key, 1)
+func (l *Lane) vanished(d *delivery.Delivery) {
+	l.settled(d.Delta.Key(), 1)
+	l.disown(d)
+}
+
+// disown counts a change that the lane drops because the rule made it.
+func (l *Lane) disown(d *delivery.Delivery) {
 	l.owned.dropped.Add(1)
+	l.opts.Changes.Add(d.Delta, trail.Own, l.dispatcher.opts.Clock.Now())
 }
 
 // mergeUnsettled merges two deliveries if one or both were unsettled at the last check.
@@ -140,14 +148,14 @@ func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (
 	first, second := l.whose(&waiting), l.whose(&newer)
 	switch {
 	case first == ours && second == ours:
-		l.vanished(key)
-		l.vanished(key)
+		l.vanished(&waiting)
+		l.vanished(&newer)
 		return delivery.Delivery{}, false, true
 	case first == ours && !ends(&waiting):
-		l.vanished(key)
+		l.vanished(&waiting)
 		return newer, true, true
 	case second == ours && !ends(&newer):
-		l.vanished(key)
+		l.vanished(&newer)
 		return waiting, true, true
 	case first == unsettled || second == unsettled:
 		return delivery.Delivery{}, false, false

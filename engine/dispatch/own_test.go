@@ -80,7 +80,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 		f(w, l)
 		pass(time.Minute)
 		equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
-		equal(t, "unsettled", len(l.unsettled), 0)
+		equal(t, "unsettled", len(l.owned.unsettled), 0)
 		ids = h.ids()
 	})
 	return ids

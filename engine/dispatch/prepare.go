@@ -3,8 +3,11 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/trail"
 )
 
 // Preparer completes the deliveries of one rule. Its methods are called concurrently.
@@ -37,6 +40,9 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		d.drop(f)
 		return true
 	}
+	if len(v.Items) > 0 && d.prepareItems(ctx, f) {
+		return true
+	}
 	// A record may say Stale although the rule, as it is now, reads no change.
 	isStale := v.Stale && f.lane.opts.ReadsChange
 	isIncomplete := f.lane.preparesAll || v.Undecided || isStale || renews
@@ -45,7 +51,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	}
 	p, err := d.prepared(ctx, f, delivery.Draft{
 		Delta: v.Delta, Payload: v.Payload, Undecided: v.Undecided, Stale: isStale, Renew: renews,
-		Acknowledged: v.Answer.IsAcknowledged(),
+		Acknowledged: v.Answer.IsAcknowledged(), Items: v.Items,
 	})
 	if err == nil && p.Nothing {
 		d.drop(f)
@@ -55,6 +61,9 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if p.Delta.Object != nil {
 		isAnother = d.adopt(f, p, renews)
 	}
+	if p.Count != nil && !d.count(f, *p.Count) {
+		return true
+	}
 	if err != nil {
 		d.settle(run, f, afterwards(v, err))
 		return true
@@ -63,9 +72,122 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		return true
 	}
 	if f.lane.actsNow(v) {
+		if d.to.Handler == nil {
+			f.note(trail.Sent, f.began)
+		}
 		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
 	}
+	return false
+}
+
+// count counts the event of f, which has just been decided, and ends f unless the event goes on. A
+// restart finds the event either counted and decided, or neither. If it goes on and still cannot be
+// delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
+func (d *Dispatcher) count(f *flight, m count.Mark) (goesOn bool) {
+	var cut uint64
+	d.journal(func() {
+		queue, key, v := f.lane.queue, f.item.Key, f.item.Value
+		goesOn = f.lane.opts.Count(v.Delta, m)
+		switch {
+		case !goesOn:
+			f.lane.done(key)
+		case !v.Undecided:
+			v.Attempts-- // it has not been handed out
+			cut = queue.Rewrite(key, v)
+		}
+	})
+	if !goesOn {
+		d.land(f.job)
+		return false
+	}
+	d.opts.Journal.Await(cut)
+	return true
+}
+
+// prepareItems decides the items of a group's event, and remakes their payloads. An item that
+// cannot be made leaves the group: it is delivered by itself, and so becomes a dead letter alone. If
+// the newest change is not delivered, the newest item takes its place. prepareItems ends the attempt
+// if nothing is left.
+func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
+	v := &f.item.Value
+	all := append(slices.Clone(v.Items), delivery.Item{
+		Delta: v.Delta, Payload: v.Payload, Stale: v.Stale, Undecided: v.Undecided,
+	})
+	var made, failed []preparedItem
+	for _, item := range all {
+		isStale := item.Stale && f.lane.opts.ReadsChange
+		if f.lane.opts.Preparer == nil || !item.Undecided && !isStale {
+			made = append(made, preparedItem{Item: item})
+			continue
+		}
+		p, err := d.prepared(ctx, f, delivery.Draft{
+			Delta: item.Delta, Payload: item.Payload, Undecided: item.Undecided, Stale: isStale,
+			IsItem: true,
+		})
+		switch now := (delivery.Item{Delta: p.Delta, Payload: p.Payload}); {
+		case err != nil:
+			failed = append(failed, preparedItem{item, p.Count, true})
+		case !p.Nothing:
+			made = append(made, preparedItem{now, p.Count, true})
+		}
+	}
+	isNew := func(i preparedItem) bool { return i.isNew }
+	if len(made) == len(all) && !slices.ContainsFunc(made, isNew) {
+		return false
+	}
+	return d.regroup(f, made, failed)
+}
+
+// preparedItem is an item of a group after its preparation. isNew says that it needed any.
+type preparedItem struct {
+	delivery.Item
+	count *count.Mark
+	isNew bool
+}
+
+// regroup makes f the event of what could be made of its items. It counts those that have just been
+// decided. It ends the attempt if nothing is left.
+func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
+	v, queue := &f.item.Value, f.lane.queue
+	doesNotCount := func(i preparedItem) bool {
+		return i.count != nil && !f.lane.opts.Count(i.Delta, *i.count)
+	}
+	var cut uint64
+	d.journal(func() {
+		made = slices.DeleteFunc(made, doesNotCount)
+		failed = slices.DeleteFunc(failed, doesNotCount)
+		if len(made) == 0 && len(failed) > 0 { // the newest of them fails in this attempt
+			last := len(failed) - 1
+			made, failed = failed[last:], failed[:last]
+		}
+		for _, item := range failed {
+			queue.Add(item.Delta.Key(), delivery.Delivery{
+				Delta: item.Delta, Payload: item.Payload,
+				Stale: item.Stale, Undecided: item.Undecided,
+			})
+		}
+		if ended = len(made) == 0; ended {
+			f.lane.done(f.item.Key)
+			return
+		}
+		last := len(made) - 1
+		v.Delta, v.Payload = made[last].Delta, made[last].Payload
+		v.Stale, v.Undecided = made[last].Stale, made[last].Undecided
+		v.Items = make([]delivery.Item, 0, last)
+		for _, item := range made[:last] {
+			v.Items = append(v.Items, item.Item)
+		}
+		rewritten := *v
+		rewritten.Attempts-- // it has not been handed out
+		cut = queue.Rewrite(f.item.Key, rewritten)
+	})
+	if ended {
+		d.land(f.job)
+		return true
+	}
+	d.opts.Journal.Await(cut)
+	f.event = f.lane.event(v)
 	return false
 }
 

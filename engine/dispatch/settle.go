@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -69,6 +70,7 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,
+		Items: f.item.Value.Items, IsGroup: f.lane.isGroup(&f.item.Value),
 	}
 }
 
@@ -87,7 +89,7 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	}
 	switch {
 	case !o.result.repeats():
-		queue.Done(key)
+		f.lane.done(key)
 	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
 		queue.Shorten(key, o.delivery, o.after)
 	default:
@@ -95,8 +97,15 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	}
 }
 
-// report logs the outcome, and tells the observer.
+// verdicts are the results as a lane's Attempts remembers them.
+var verdicts = map[Result]trail.Verdict{
+	Done: trail.Done, Retried: trail.Retried, Lost: trail.Lost,
+	Rejected: trail.Rejected, Dead: trail.Dead, Cancelled: trail.Cancelled,
+}
+
+// report remembers and logs the outcome, and tells the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
+	f.note(verdicts[o.result], o.at)
 	if o.letter != nil {
 		d.reportLetter(f, o)
 	}

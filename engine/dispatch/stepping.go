@@ -3,30 +3,12 @@ package dispatch
 import (
 	"context"
 	"time"
-
-	"github.com/informd/informd/engine/queue"
 )
-
-// Stepping lets Step drive a Dispatcher in place of Run. Everything then happens in the goroutine
-// that calls, and the same calls have the same results: delays have no random part.
-type Stepping struct {
-	// AfterFunc calls a function once the dispatcher's clock has advanced by a time. It must not
-	// call it at once.
-	AfterFunc func(time.Duration, func()) queue.Timer
-}
 
 // step prepares the Dispatcher for Step.
 func (d *Dispatcher) step() {
 	d.start = func(part func()) { part() }
 	d.to.Retry.exact, d.ownRetry.exact = true, true
-}
-
-// afterFunc returns how lanes wait for delays; nil: in real time.
-func (d *Dispatcher) afterFunc() func(time.Duration, func()) queue.Timer {
-	if d.opts.Stepping == nil {
-		return nil
-	}
-	return d.opts.Stepping.AfterFunc
 }
 
 // Step makes the next attempt, to its end: it returns when the handler has answered. It does what

@@ -46,7 +46,7 @@ func TestStep(t *testing.T) {
 		}
 		return nil
 	}}
-	d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{Clock: clock, Stepping: &Stepping{clock.AfterFunc}})
+	d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{Clock: clock, AfterFunc: clock.AfterFunc, IsStepped: true})
 	l := d.Lane("r", pods, LaneOptions{})
 	steps := func() (n int) {
 		for {

@@ -65,6 +65,17 @@ func (s *suspects) landed(j job) {
 // wait reports whether a held suspect may go now.
 func (s *suspects) wait() bool { return s.first() >= 0 }
 
+// giveUp returns the held suspects of a lane, and holds them no more.
+func (s *suspects) giveUp(lane *Lane) (held []job) {
+	for _, j := range s.held {
+		if j.lane == lane {
+			held = append(held, j)
+		}
+	}
+	s.forget(lane)
+	return held
+}
+
 // forget drops the held suspects of a lane.
 func (s *suspects) forget(lane *Lane) {
 	s.held = slices.DeleteFunc(s.held, func(j job) bool { return j.lane == lane })

@@ -16,6 +16,9 @@ type Change struct {
 	Matches []Match
 	// Failures are the expressions that failed. The rest of the Change is valid nevertheless.
 	Failures []Failure
+	// Declined are the changes that rules have looked at and do not select, as far as anybody would
+	// ask why: not those of objects that where leaves out.
+	Declined []Declined
 	// Waits are the new marks of objects for timed rules.
 	Waits []Wait
 	// Put is the object to record as known. Inside is what is recorded beside it of rules: see
@@ -43,6 +46,25 @@ type Wait struct {
 	Mark time.Time // zero: it does not wait, or no more
 }
 
+// Declined is a change that a rule does not select.
+type Declined struct {
+	Rule  int
+	Why   Why
+	Delta delta.Delta
+}
+
+// Why says which stage has left out a change.
+type Why uint8
+
+// The stages.
+const (
+	ByEvents Why = iota // the rule's events leave out the type of the change
+	ByWhen              // when is false
+	ByRounds            // the rule sees objects in its rounds only
+	ByError             // where, due or when fails
+	ByTime              // the object waits to become a member
+)
+
 // Failure is an expression of a rule that failed. Err never holds contents of objects.
 type Failure struct {
 	Rule int
@@ -53,8 +75,12 @@ type Failure struct {
 func (c *Change) Reset() {
 	clear(c.Matches)
 	clear(c.Waits)
+	clear(c.Declined)
 	clear(c.Failures)
-	*c = Change{Matches: c.Matches[:0], Waits: c.Waits[:0], Failures: c.Failures[:0]}
+	*c = Change{
+		Matches: c.Matches[:0], Waits: c.Waits[:0], Failures: c.Failures[:0],
+		Declined: c.Declined[:0],
+	}
 }
 
 // Record sets how the record of the informer changes: it puts the delta's object, or forgets it if

@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -100,17 +101,15 @@ func (e *Evaluator) match(i int, standing Standing, s Step, c *Change) {
 		return
 	}
 	if !r.hears(s) {
+		c.decline(i, s.Delta, ByRounds)
 		return
 	}
-	evaluate := r.Match
-	if standing.Undecided {
-		evaluate = r.Member
+	m, ok, err := r.Member(s.Delta, e.scope)
+	version := s.Version
+	if r.Prunes(m.Delta) {
+		version = ""
 	}
-	m, ok, err := evaluate(s.Delta, e.scope)
-	if r.KnowsOwn && !r.prunes(m.Delta) {
-		m.Version = s.Version
-	}
-	c.add(i, m, ok, err)
+	e.decide(i, standing, m, ok, err, version, c)
 }
 
 // hears reports whether the rule hears of the step at all, besides its membership.
@@ -118,13 +117,13 @@ func (r *Binding) hears(s Step) bool {
 	return !r.OnlyInRounds || s.Delta.Type != delta.Synced || s.Round != nil
 }
 
-// prunes reports whether the event makes the rule delete what it applied. Such an event is
-// delivered even if the rule itself made the change.
-func (r *Binding) prunes(d delta.Delta) bool {
-	return r.Actions != nil && r.Actions.Prune && d.Type == delta.Deleted
-}
-
-func (c *Change) add(i int, m rule.Match, ok bool, err error) {
+// add adds to c what a rule makes of a step.
+func (e *Evaluator) add(i int, m rule.Match, ok bool, err error, c *Change) {
+	if of := e.rules[i].Group; ok && of != nil {
+		var failure error
+		m.Group, failure = of.Of(m.Delta, e.scope)
+		err = errors.Join(err, failure)
+	}
 	if err != nil {
 		c.Failures = append(c.Failures, Failure{i, err})
 	}
@@ -219,10 +218,11 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	r := &e.rules[i]
 	d := delta.Delta{Type: delta.Deleted, Object: last}
 	if !r.Events.Has(d.Type) {
+		c.decline(i, d, ByEvents)
 		return
 	}
 	if e.standing(i).Undecided {
-		c.add(i, rule.Match{Delta: d, Undecided: true}, true, nil)
+		e.add(i, rule.Match{Delta: d, Undecided: true}, true, nil, c)
 		return
 	}
 	e.scope.Enter(r.Caches, now)
@@ -230,26 +230,48 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	if m.Undecided { // whoever decides it hears of the failure
 		err = nil
 	}
-	c.add(i, m, ok, err)
+	if !ok {
+		c.decline(i, d, whyNot(err))
+	}
+	e.add(i, m, ok, err, c)
 }
+
+// Again adds to c what one rule makes of an object that it follows, as in a round of its own. now has
+// the round's number in its Delta.
+func (e *Evaluator) Again(i int, now Step, c *Change) {
+	if standing := e.standing(i); !standing.Deaf {
+		if now.Round = e.rules[i].Rounds; now.Round == nil {
+			now.Round = asked{}
+		}
+		e.match(i, standing, now, c)
+	}
+}
+
+// asked is the timetable of rounds that somebody asks for.
+type asked struct{ timing.Timetable }
 
 // Forget releases the decoded forms of the current object.
 func (e *Evaluator) Forget() { e.scope.Forget() }
 
 // Decide evaluates when and payload of a change whose membership is known. isIdentity says that
 // only the identity of the object is left, as for a Secret that is gone. Decide then skips a when
-// that reads more, and returns null for a payload that fails.
+// that reads more, counts by the object, and returns null for a payload that fails.
 func Decide(
 	r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup,
 ) (rule.Match, bool, error) {
-	if isIdentity && r.When != nil && !r.When.Paths().IsEmpty() {
-		always := *r
-		always.When = nil
-		r = &always
+	if !isIdentity {
+		return r.Decide(d, look)
 	}
-	m, ok, err := r.Decide(d, look)
-	if isIdentity && err != nil {
-		m, ok = rule.Match{Delta: d, Payload: json.RawMessage("null")}, true
+	known := *r
+	known.Count = r.Count.PerObject()
+	if r.When != nil && !r.When.Paths().IsEmpty() {
+		known.When = nil
+	}
+	m, ok, err := known.Decide(d, look)
+	if err != nil {
+		known.When, known.Payload = nil, nil
+		m, ok, _ = known.Decide(d, look)
+		m.Payload = json.RawMessage("null")
 	}
 	return m, ok, err
 }

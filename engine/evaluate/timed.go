@@ -17,11 +17,30 @@ func (e *Evaluator) matchInTime(i int, standing Standing, s Step, c *Change) {
 	m, ok, next, err := r.MemberInTime(s.Delta, p, e.scope)
 	c.wait(i, s.Delta.Object, mark, next)
 	version := s.Version
-	if r.prunes(m.Delta) {
+	if r.Prunes(m.Delta) {
 		version = ""
 	}
-	ok = ok && (m.Delta.Type != delta.Synced || r.hears(s))
+	switch {
+	case ok && m.Delta.Type == delta.Synced && !r.hears(s):
+		c.decline(i, m.Delta, ByRounds)
+		ok, m = false, rule.Match{}
+	case !ok && !next.IsZero():
+		c.decline(i, s.Delta, ByTime)
+	}
 	e.decide(i, standing, m, ok, err, version, c)
+}
+
+// whyNot returns why when does not select a change, if it has failed with err.
+func whyNot(err error) Why {
+	if err != nil {
+		return ByError
+	}
+	return ByWhen
+}
+
+// decline notes that a rule does not select a change.
+func (c *Change) decline(i int, d delta.Delta, by Why) {
+	c.Declined = append(c.Declined, Declined{i, by, d})
 }
 
 // decide adds to c a change of membership, with when and payload unless the rule is undecided.
@@ -29,17 +48,23 @@ func (e *Evaluator) decide(
 	i int, standing Standing, m rule.Match, ok bool, err error, version string, c *Change,
 ) {
 	r := &e.rules[i]
-	if ok && !standing.Undecided {
+	switch d := m.Delta; {
+	case !ok && d.Object != nil:
+		c.decline(i, d, ByEvents)
+	case ok && !standing.Undecided:
 		var failure error
-		m, ok, failure = r.Decide(m.Delta, e.scope)
+		m, ok, failure = r.Decide(d, e.scope)
 		if !m.Undecided { // whoever decides it hears of the failure
 			err = errors.Join(err, failure)
+		}
+		if !ok {
+			c.decline(i, d, whyNot(failure))
 		}
 	}
 	if r.KnowsOwn {
 		m.Version = version
 	}
-	c.add(i, m, ok, err)
+	e.add(i, m, ok, err, c)
 }
 
 // Elapse adds to c what the passing of time does for a timed rule and an object that waits.
@@ -107,8 +132,12 @@ func (e *Evaluator) tellInside(i int, s Step, c *Change) {
 	}
 	defer contain(i, c)
 	e.scope.Enter(e.rules[i].Caches, s.Now)
+	if !e.rules[i].hears(s) {
+		c.decline(i, s.Delta, ByRounds)
+		return
+	}
 	m := rule.Match{Delta: s.Delta, Undecided: true}
-	ok := e.rules[i].Events.Has(s.Delta.Type) && e.rules[i].hears(s)
+	ok := e.rules[i].Events.Has(s.Delta.Type)
 	e.decide(i, standing, m, ok, nil, "", c)
 }
 

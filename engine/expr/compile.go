@@ -27,10 +27,9 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", given)}
 		}
 	}
-	if o.Scope == Due {
-		if fault := notDue(text, root); fault != "" {
-			return nil, &Error{0, fault + ": due is the time from which it is a member, " +
-				`such as time(object.spec.renewTime) + duration("2m")`}
+	if means, ok := times[o.Scope]; ok {
+		if fault := notTimeOf(text, root); fault != "" {
+			return nil, &Error{0, fault + ": " + means}
 		}
 	}
 	var gives []string
@@ -49,14 +48,23 @@ func Compile(text string, o Options) (p *Program, err error) {
 	}
 	p = c.program(text, root.eval)
 	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, elements
+	p.options = o
 	if o.Branch != nil || o.Trace {
 		p.requires, p.exact = nil, false
 	}
 	return p, nil
 }
 
-// notDue returns what is wrong with an expression that can be no time of an object, or "".
-func notDue(text string, root operand) string {
+// times are the scopes whose programs give a time of the object, and which.
+var times = map[Scope]string{
+	Due: "due is the time from which it is a member, " +
+		`such as time(object.spec.renewTime) + duration("2m")`,
+	At: "at is the time at which the change happened, " +
+		`such as time(object.metadata.creationTimestamp)`,
+}
+
+// notTimeOf returns what is wrong with an expression that can be no time of an object, or "".
+func notTimeOf(text string, root operand) string {
 	if root.constant {
 		return "the expression does not depend on the object"
 	}

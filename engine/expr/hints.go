@@ -15,7 +15,8 @@ import (
 // otherNames are names of other languages.
 var otherNames = map[string]string{
 	"null": "write nil", "None": "write nil", "undefined": "write nil", "NULL": "write nil",
-	"Nil": "write nil", "True": "write true", "False": "write false", "TRUE": "write true",
+	"items": "it means the changes of a group, in the actions of a rule with group",
+	"Nil":   "write nil", "True": "write true", "False": "write false", "TRUE": "write true",
 	"FALSE": "write false",
 	"self":  "write object", "this": "write object", "$": "write object", "obj": "write object",
 	"resource": "write object", "_": "write object", "new": "the new state is object",

@@ -22,6 +22,10 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := cmp.Or(c.onlyOfChanges(at, "byIndex()"), c.notSent(at, "byIndex()")); err != nil {
 		return operand{}, err
 	}
+	if c.options.NoSource {
+		return operand{}, c.errorf(at, "the rule has no source that byIndex() could search; "+
+			"lookup(\"SOURCE.INDEX\", value) searches any source")
+	}
 	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}

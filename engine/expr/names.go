@@ -136,6 +136,11 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	case Due:
 		return c.errorf(at, "due cannot use %s: it reads object alone, and gives the time from "+
 			`which it is a member, such as time(object.spec.renewTime) + duration("2m")`, name)
+	case By:
+		return c.errorf(at, "by cannot use %s: it reads object alone", name)
+	case At:
+		return c.errorf(at, "at cannot use %s: it reads object alone, and gives the time at which "+
+			`the change happened, such as time(object.metadata.creationTimestamp)`, name)
 	case Index:
 		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
 			"so it reads object alone", name)
@@ -147,7 +152,7 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
 	switch c.options.Scope {
-	case Where, Index, Due:
+	case Where, Index, Due, By, At:
 	default:
 		names = append(names, "old", "event")
 	}

@@ -32,12 +32,18 @@ const (
 	Sent
 	// Due gives the time from which an object is a member of a rule. It sees what Where sees.
 	Due
+	// By gives what a rule's changes have in common. It sees what Where sees.
+	By
+	// At gives the time at which a change happened. It sees what Where sees.
+	At
 )
 
 // Options say how to compile a text.
 type Options struct {
 	Scope   Scope
 	Indexes []string // names that byIndex takes
+	// NoSource says that the rule has no source of its own, and so nothing for byIndex.
+	NoSource bool
 	// Sources that lookup takes, with the names of their indexes.
 	Sources map[string][]string
 	// Item is the program, compiled for ForEach, whose elements item stands for; nil: no item.
@@ -85,7 +91,8 @@ type Cache interface {
 	Lookup(source, index, value string) iter.Seq[any]
 }
 
-// Program is a compiled expression. It is immutable and safe for concurrent use.
+// Program is a compiled expression. It is immutable and safe for concurrent use. It has many
+// fields because one compilation finds out everything about a text.
 type Program struct {
 	text       string
 	eval       eval
@@ -99,6 +106,7 @@ type Program struct {
 	readsIndex bool
 	requires   []Condition
 	exact      bool // requires says all: see decide
+	options    Options
 }
 
 // Text returns what the program was compiled from.
@@ -146,7 +154,7 @@ func (p *Program) Bool(env *Env) (ok bool, err error) {
 	return ok, err
 }
 
-// Time evaluates a program of scope Due. ok is false if it gives nil: there is no such time.
+// Time evaluates a program of scope Due or At. ok is false if it gives nil: there is no such time.
 func (p *Program) Time(env *Env) (at time.Time, ok bool, err error) {
 	err = p.run(env, func(_ *run, v any) error {
 		if v == nil {

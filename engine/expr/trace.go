@@ -49,6 +49,17 @@ func (p *Program) Trace(env *Env) (whole Part, err error) {
 	return whole, err
 }
 
+// Traced returns a program that Trace takes. It evaluates alike. p must come from Compile.
+func (p *Program) Traced() *Program {
+	o := p.options
+	o.Trace, o.Branch = true, nil
+	traced, err := Compile(p.text, o)
+	if err != nil {
+		return nil // cannot happen: it was compiled before
+	}
+	return traced
+}
+
 // site is a node of the syntax tree that is traced.
 type site struct {
 	offset int

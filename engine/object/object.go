@@ -10,6 +10,8 @@ package object
 
 import (
 	"sync/atomic"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // Object is an immutable Kubernetes object. It implements runtime.Object and
@@ -42,6 +44,16 @@ func (o *Object) AppendJSON(b []byte) []byte {
 	text, borrowed := o.content.Load().borrow()
 	defer giveBack(borrowed)
 	return append(b, text...)
+}
+
+// Length returns the number of bytes that JSON returns, without unpacking them.
+func (o *Object) Length() int {
+	c := o.content.Load()
+	if c.packed == nil {
+		return len(c.bytes)
+	}
+	n, _ := s2.DecodedLen(c.bytes) // cannot fail: see FromPacked and Packer
+	return n
 }
 
 // IsPacked reports whether the object holds its text only as a [Packer] packed it.

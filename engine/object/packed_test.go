@@ -36,6 +36,9 @@ func TestPackedObjectsAreRestored(t *testing.T) {
 		if !back.IsPacked() {
 			t.Fatal("FromPacked returned an object that is not packed")
 		}
+		if got, want := back.Length(), len(o.JSON()); got != want {
+			t.Fatalf("%q has the length %d, want %d", o.identity, got, want)
+		}
 	}
 	if len(dictionaries) < 2 {
 		t.Errorf("the objects use %d dictionaries, want the zero dictionary and others", len(dictionaries))

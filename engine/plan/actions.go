@@ -19,7 +19,7 @@ import (
 func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
 	out.Actions = &rule.Actions{Prune: r.Prune, Deleted: !r.AllEvents}
 	for i, a := range r.Actions {
-		t := b.action(a, out.Source.Resource, o)
+		t := b.action(a, out.Source, o)
 		t.Label = fmt.Sprintf("actions[%d]", i)
 		out.Actions.Each = append(out.Actions.Each, t)
 		isPruned := r.Prune && a.Verb == config.Apply && a.Subresource == ""
@@ -34,8 +34,9 @@ func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
 }
 
 func (b *builder) action(
-	a config.Action, source schema.GroupVersionResource, o expr.Options,
+	a config.Action, source *Source, o expr.Options,
 ) rule.ActionTemplate {
+	isAlone := o.NoSource // its own object is in no cluster
 	forEach := o
 	forEach.Scope = expr.ForEach
 	t := rule.ActionTemplate{
@@ -44,9 +45,9 @@ func (b *builder) action(
 	}
 	nowhere := schema.GroupVersionResource{}
 	if t.Resource == nowhere {
-		t.Resource = source
+		t.Resource = source.Resource
 	}
-	t.Elsewhere = t.Resource != source
+	t.Elsewhere = t.Resource != source.Resource || isAlone
 	if o.Item = t.ForEach; o.Item == nil && !a.ForEach.IsZero() {
 		o.Item = new(expr.Program) // its mistake is reported; item has a meaning all the same
 	}
@@ -66,10 +67,14 @@ func (b *builder) action(
 		b.requireStrings(a.Object, t.Object, t.Resource)
 		return t
 	}
-	if t.Elsewhere && a.Name == nil && source != nowhere {
+	switch {
+	case isAlone && (a.Resource == nowhere || a.Name == nil):
+		b.mistake(a.At, "%s needs a resource and a name here, and a namespace if the resource has "+
+			"them: the rule has no source whose objects it could be about", a.Verb)
+	case t.Elsewhere && a.Name == nil && source.Resource != nowhere:
 		b.mistake(a.ResourceAt, "%s needs a name here, and a namespace if the resource has them: "+
 			"the rule's objects are %s (without a resource, it is about the object that changed)",
-			a.Verb, object.ResourceName(source))
+			a.Verb, object.ResourceName(source.Resource))
 	}
 	if a.Verb == config.Patch {
 		t.PatchType = handler.MergePatch

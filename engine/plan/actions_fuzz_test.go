@@ -57,7 +57,7 @@ func FuzzActions(f *testing.F) {
 			return
 		}
 		r := p.Rules[0]
-		steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: o}, looking{r, map[string][]*object.Object{"spaces": {o, o}}})
+		steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: o}, nil, looking{r, map[string][]*object.Object{"spaces": {o, o}}})
 		actions := slices.Concat(steps...)
 		if err != nil {
 			if strings.Contains(err.Error(), secret) || !strings.HasPrefix(err.Error(), "actions[") || actions != nil {

@@ -88,7 +88,7 @@ func TestActions(t *testing.T) {
 		objectOf(t, `{"metadata":{"name":"shop"},"spec":{"a":1}}`), objectOf(t, `{"metadata":{"name":"pay"},"spec":{"a":1}}`), objectOf(t, `{"metadata":{"name":"web"}}`),
 	}}}
 	change := objectOf(t, `{"metadata":{"name":"tls","namespace":"shop","uid":"u1","resourceVersion":"7"},"data":{"key":"aGk="},"n":9007199254740993}`)
-	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, look)
+	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, nil, look)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestTextsThatLookLikeExpressions(t *testing.T) {
 	for _, text := range []string{"object", "item", "event", "object.json", "item.yaml", "object.metadata is", "lookup", "5", "a.b", `$${object.metadata.name}`} {
 		p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {a: `+fmt.Sprintf("%q", text)+"}}\n"))
 		want := `{"a":"` + strings.TrimPrefix(text, "$") + `"}`
-		got, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}, looking{rule: p.Rules[0]})
+		got, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}, nil, looking{rule: p.Rules[0]})
 		if err != nil || len(got) != 1 || string(got[0][0].Patch) != want || got[0][0].PatchType != handler.MergePatch {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
@@ -194,11 +194,11 @@ func TestNilRemovesMembersInAMerge(t *testing.T) {
 	change := delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}
 	actions := *p.Rules[0].Actions
 	actions.Each = actions.Each[:1]
-	got, err := actions.Evaluate(change, looking{rule: p.Rules[0]})
+	got, err := actions.Evaluate(change, nil, looking{rule: p.Rules[0]})
 	if want := `{"metadata":{"labels":{"zone":null,"old":null}},"list":[null,1]}`; err != nil || string(got[0][0].Patch) != want {
 		t.Errorf("%+v, %v; want %s", got, err, want)
 	}
-	if _, err := p.Rules[0].Actions.Evaluate(change, looking{rule: p.Rules[0]}); err == nil || err.Error() != "actions[1].patch.merge: it is nil" {
+	if _, err := p.Rules[0].Actions.Evaluate(change, nil, looking{rule: p.Rules[0]}); err == nil || err.Error() != "actions[1].patch.merge: it is nil" {
 		t.Errorf("a merge that is nil as a whole: %v", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestRequiredMembers(t *testing.T) {
 		4: "<nil>",
 	} {
 		change := objectOf(t, fmt.Sprintf(`{"metadata":{"name":"a"},"a":%d}`, a))
-		if _, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, looking{rule: p.Rules[0]}); fmt.Sprint(err) != want {
+		if _, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, nil, looking{rule: p.Rules[0]}); fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -2,10 +2,13 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
@@ -82,10 +85,13 @@ type compiled struct {
 	text    string
 	scope   expr.Scope
 	indexes string // that byIndex takes
+	items   bool   // it may read the items of a group
 }
 
 func (b *builder) addSource(s config.Source) {
-	out := &Source{Name: s.Name, Resource: s.Resource, Indexes: make(map[string]string)}
+	out := &Source{
+		Name: s.Name, Resource: s.Resource, Indexes: make(map[string]string), Digest: DigestOf(s),
+	}
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -125,12 +131,18 @@ func (b *builder) informer(selection Selection) *Informer {
 
 func (b *builder) addRule(r config.Rule) {
 	source := b.sources[r.Source]
-	if source == nil {
+	isAlone := r.Source == "" && r.Schedule != nil
+	switch {
+	case isAlone:
+		source = b.alone(r.Name)
+	case source == nil:
 		// config reported the dangling reference; check the expressions all the same
 		source = &Source{}
 	}
 	options := func(scope expr.Scope) expr.Options {
-		return expr.Options{Scope: scope, Indexes: b.indexes[r.Source], Sources: b.indexes}
+		return expr.Options{
+			Scope: scope, Indexes: b.indexes[r.Source], Sources: b.indexes, NoSource: isAlone,
+		}
 	}
 	out := &Rule{
 		Rule: rule.Rule{
@@ -141,6 +153,7 @@ func (b *builder) addRule(r config.Rule) {
 			When:    b.compile(r.When, options(expr.When)),
 			Payload: b.payload(r.Payload, options(expr.Payload)),
 		},
+		Digest:  DigestOf(r),
 		Source:  source,
 		Handler: r.Handler,
 		Every:   r.Delivery == config.Every,
@@ -148,6 +161,12 @@ func (b *builder) addRule(r config.Rule) {
 	for _, name := range r.Events {
 		if t, ok := delta.ParseType(name); ok {
 			out.Events |= delta.SetOf(t)
+		}
+	}
+	if c := r.Count; c != nil {
+		out.Count = &rule.Count{
+			Times: c.Times, Within: c.Within,
+			By: b.compile(c.By, options(expr.By)), At: b.compile(c.At, options(expr.At)),
 		}
 	}
 	configured, _ := b.config.Source(r.Source)
@@ -162,6 +181,10 @@ func (b *builder) addRule(r config.Rule) {
 			"and a rule without a payload needs whole objects: "+
 			"give the rule a payload, or the source keep: whole", r.Source)
 	}
+	if g := r.Group; g != nil {
+		by := b.compile(g.By, options(expr.By))
+		out.Group = &rule.Grouping{By: by, Wait: g.Wait, Every: g.Every}
+	}
 	for _, a := range r.Attach {
 		if program := b.attach(a, r.Source, options(expr.Attach)); program != nil {
 			out.Attached = append(out.Attached, rule.Attachment{Name: a.Name, Program: program})
@@ -169,13 +192,39 @@ func (b *builder) addRule(r config.Rule) {
 	}
 	out.OwnChanges = r.OwnChanges
 	if r.Actions != nil {
-		b.actions(out, r, options(expr.Payload))
+		of := options(expr.Payload)
+		if out.Group != nil {
+			of.Given = map[string][]string{rule.Items: nil}
+		}
+		b.actions(out, r, of)
 	}
 	b.look(out)
 	b.plan.Rules = append(b.plan.Rules, out)
 	for _, informer := range source.Informers {
 		informer.Rules = append(informer.Rules, out)
 	}
+}
+
+// ruleResource is the resource of the object that a rule without a source is about.
+var ruleResource = schema.GroupVersionResource{
+	Group: "informd.dev", Version: "v1alpha1", Resource: "rules",
+}
+
+// alone makes the source of a rule without one. Its object is the same after every restart and in
+// every replica, and so are the ids of events.
+func (b *builder) alone(rule string) *Source {
+	text, _ := json.Marshal(map[string]any{ // strings can be marshalled
+		"apiVersion": ruleResource.GroupVersion().String(), "kind": "Rule",
+		"metadata": map[string]string{"name": rule, "uid": rule, "resourceVersion": "1"},
+	})
+	informer := &Informer{
+		Selection: Selection{Resource: ruleResource, FieldSelector: "metadata.name=" + rule},
+		View:      new(object.Paths), Fixed: text,
+	}
+	b.whole[informer] = true
+	source := &Source{Resource: ruleResource, Informers: []*Informer{informer}}
+	b.plan.Alone = append(b.plan.Alone, source)
+	return source
 }
 
 // schedule makes a timetable. Rules with the same schedule share it.
@@ -256,7 +305,7 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	if b.branch != nil && (o.Scope == expr.Where || o.Scope == expr.Due || o.Scope == expr.When) {
 		o.Branch = func(branch expr.Branch) func(bool) { return b.branch(text, branch) }
 	}
-	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n")}
+	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n"), o.Given != nil}
 	if program := b.programs[from]; program != nil && o.Item == nil && o.Branch == nil {
 		return program
 	}
@@ -283,7 +332,7 @@ func (b *builder) mistaken(text config.Text, err error) {
 // settleViews sets what each informer decodes and keeps. byIndex and lookup search all informers of
 // a source, so each of them keeps what any rule reads.
 func (b *builder) settleViews() {
-	for _, informer := range b.plan.Informers {
+	for _, informer := range b.plan.AllInformers() {
 		for _, r := range informer.Rules {
 			informer.View.Union(r.Paths())
 		}

@@ -121,7 +121,7 @@ func outcome(t *testing.T, member string) string {
 		return "a mistake"
 	}
 	r := p.Rules[0]
-	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"replicas":3}}`)}, looking{rule: r})
+	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"replicas":3}}`)}, nil, looking{rule: r})
 	if err != nil {
 		return "an error"
 	}

@@ -4,6 +4,10 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
@@ -17,8 +21,28 @@ import (
 type Plan struct {
 	Informers []*Informer // one per Selection, in the order in which sources first ask for them
 	Sources   []*Source
+	Alone     []*Source // of rules without a source, in their order
 	Rules     []*Rule
 	Handlers  []config.Handler // those that a rule delivers to; the others have nothing to do
+}
+
+// Handler returns the handler with that name, if a rule delivers to it.
+func (p *Plan) Handler(name string) (h config.Handler, ok bool) {
+	for _, h := range p.Handlers {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return config.Handler{}, false
+}
+
+// AllInformers returns the informers of the cluster, and those of rules without a source.
+func (p *Plan) AllInformers() []*Informer {
+	all := slices.Clone(p.Informers)
+	for _, s := range p.Alone {
+		all = append(all, s.Informers...)
+	}
+	return all
 }
 
 // Selection says which objects an informer watches. Sources with equal selections share one.
@@ -41,19 +65,40 @@ type Informer struct {
 	// source asks for that or an expression reads all of an object.
 	Keep  *object.Paths
 	Rules []*Rule
+	// Fixed is the one object that the informer has, as JSON; nil for an informer of the cluster.
+	// It stands for a rule without a source, and watches nothing.
+	Fixed json.RawMessage
 }
 
 // Source is a view over informers: one per namespace, or one for all namespaces.
+//
+// A rule without a source has one of its own, which is among Plan.Alone and has no name. It has one
+// informer, which has one object: the rule itself.
 type Source struct {
-	Name      string
+	Name      string // empty: of a rule without a source
 	Resource  schema.GroupVersionResource
 	Informers []*Informer
 	Indexes   map[string]string // from the source's names to those of the informers
+	// Digest is of what the manifest says: two Sources with the same one are written alike.
+	Digest Digest
 }
+
+// Digest is a digest of what a manifest says, wherever it stands.
+type Digest [sha256.Size]byte
+
+// DigestOf returns the digest of a manifest of package config.
+func DigestOf(manifest any) Digest {
+	text, _ := json.Marshal(manifest) // everything in a Config can be written
+	return sha256.Sum256(text)
+}
+
+// IsRule reports whether the source is that of a rule without one.
+func (s *Source) IsRule() bool { return s.Name == "" }
 
 // Rule is a compiled rule with its source.
 type Rule struct {
 	rule.Rule
+	Digest  Digest // see Source.Digest
 	Source  *Source
 	Handler string // empty if the rule only has Actions
 	Every   bool

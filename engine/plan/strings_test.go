@@ -63,7 +63,7 @@ func TestValuesThatMustBeStrings(t *testing.T) {
 		actions := *p.Rules[0].Actions
 		actions.Each = all[i/5+i/9 : i/5+i/9+1]
 		change := objectOf(t, fmt.Sprintf(`{"metadata":{"name":"a"},"a":%s}`, c.a))
-		_, err := actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, looking{rule: p.Rules[0]})
+		_, err := actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, nil, looking{rule: p.Rules[0]})
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %s\nwant %s", c.a, got, c.want)
 		}

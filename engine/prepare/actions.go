@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
@@ -28,8 +30,8 @@ const (
 	sourceAnnotation = "informd.dev/source-object" // as v1/secrets shop/pull
 )
 
-// act evaluates the rule's own actions for the change.
-func (p *Recipe) act(r *Result, now time.Time) {
+// act evaluates the rule's own actions for the change. items are the older changes of its group.
+func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	if p.rule.Actions.Prune && r.Delta.Type != delta.Deleted {
 		if names := p.unread(); len(names) > 0 {
 			r.Err = fmt.Errorf("the rule cannot read the sources that it looks into, "+
@@ -42,7 +44,7 @@ func (p *Recipe) act(r *Result, now time.Time) {
 	var err error
 	func() {
 		defer contain("actions: ", &err)
-		made, err = p.rule.Actions.Evaluate(r.Delta, p.actions.Scope(now))
+		made, err = p.rule.Actions.Evaluate(r.Delta, p.items(r, items), p.actions.Scope(now))
 	}()
 	if err != nil {
 		r.fail(err)
@@ -59,6 +61,33 @@ func (p *Recipe) act(r *Result, now time.Time) {
 		r.PruneBy = p.AllApplied() + "," + SourceLabel + "=" + p.Mark(r.Delta.Key())
 	}
 	r.Steps = made
+}
+
+// items returns what [rule.Items] stands for, the newest change last; nil if the rule has no group.
+func (p *Recipe) items(r *Result, older []delivery.Item) any {
+	if p.rule.Group == nil {
+		return nil
+	}
+	list := make([]any, 0, len(older)+1)
+	add := func(d delta.Delta, payload json.RawMessage) {
+		item := map[string]any{
+			"event": d.Type.String(), "name": d.Object.Name(), "uid": d.Object.UID(),
+			"namespace": nil, "payload": nil,
+		}
+		if namespace := d.Object.Namespace(); namespace != "" {
+			item["namespace"] = namespace
+		}
+		var tree any
+		if payload != nil && utiljson.Unmarshal(payload, &tree) == nil { // it always is JSON
+			item["payload"] = tree
+		}
+		list = append(list, item)
+	}
+	for _, item := range older {
+		add(item.Delta, item.Payload)
+	}
+	add(r.Delta, r.Payload)
+	return list
 }
 
 // unread returns the names of the sources that the rule's actions look into and that have not

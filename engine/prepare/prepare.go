@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
@@ -111,10 +112,10 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 	}
 	switch {
 	case r.Err != nil: // the draft stays as it was: undecided, or with the payload from before
-		r.Prepared = delivery.Prepared{}
-	case r.Nothing:
+		r.Prepared = delivery.Prepared{Count: r.Count}
+	case r.Nothing, d.IsItem:
 	case p.actsNow(d):
-		p.act(&r, now)
+		p.act(&r, d.Items, now)
 	case len(p.rule.Attached) > 0:
 		p.attach(&r, now)
 	}
@@ -135,11 +136,14 @@ func contain(at string, err *error) {
 
 // decide evaluates when and payload.
 func (p *Recipe) decide(r *Result, now time.Time) {
+	var mark *count.Mark
 	isIdentity := p.IsSecret() && r.Delta.Type == delta.Deleted && IsIdentity(r.Delta.Object)
 	p.adopt(r, func() (rule.Match, bool, error) {
-		return evaluate.Decide(&p.rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
+		m, ok, err := evaluate.Decide(&p.rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
+		mark = m.Count
+		return m, ok, err
 	})
-	r.Selected = !r.Nothing
+	r.Selected, r.Count = !r.Nothing, mark
 }
 
 // adopt takes the result of evaluate as what is delivered, or nothing if there is no match. If the

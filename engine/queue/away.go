@@ -43,11 +43,11 @@ func (q *Queue[K, V]) Restore(key K, count int, first, last uint64, bytes int64)
 	q.notify(q.restore(key, count, first, last, bytes))
 }
 
-func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64) news {
+func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.opts.Store == nil || count <= 0 || first == 0 || first > last {
-		return news{}
+		return news[K, V]{}
 	}
 	e := q.entry(key)
 	a := q.leaving(e, q.opts.Now())

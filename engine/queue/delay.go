@@ -87,7 +87,7 @@ func (q *Queue[K, V]) Hasten(chosen func(K) bool) (n int) {
 	return n
 }
 
-func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news) {
+func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var due, rest delays[K, V]
@@ -127,7 +127,7 @@ func (q *Queue[K, V]) Delayed() []K {
 }
 
 // release ends the delays that are over.
-func (q *Queue[K, V]) release() news {
+func (q *Queue[K, V]) release() news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ready := false

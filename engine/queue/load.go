@@ -27,7 +27,8 @@ const (
 )
 
 // request says what to load.
-type request[K comparable] struct {
+type request[K comparable, V any] struct {
+	store    Store[K, V]
 	key      K
 	after    uint64
 	maxItems int
@@ -39,14 +40,16 @@ type request[K comparable] struct {
 // before it changes the queue and end after that.
 //
 // An error comes from the store, or says that the store lost values. The queue tries that key again
-// later, and can load others meanwhile. One goroutine at a time may call Refill. It may be slow:
-// the queue is not locked while the store reads.
+// later, and can load others meanwhile. Refill may be slow: the queue is not locked while the store
+// reads.
 func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
+	q.refilling.Lock()
+	defer q.refilling.Unlock()
 	r, ok := q.next()
 	if !ok {
 		return false, nil
 	}
-	loaded, err := q.opts.Store.Load(r.key, r.after, r.maxItems, r.maxBytes)
+	loaded, err := r.store.Load(r.key, r.after, r.maxItems, r.maxBytes)
 	begin()
 	defer end()
 	n, err := q.feed(r, loaded, err)
@@ -55,7 +58,7 @@ func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
 }
 
 // next returns what to load next. Its key is not hungry during the load.
-func (q *Queue[K, V]) next() (r request[K], ok bool) {
+func (q *Queue[K, V]) next() (r request[K, V], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.hungry.front == nil || q.supply >= maxSupply {
@@ -63,7 +66,7 @@ func (q *Queue[K, V]) next() (r request[K], ok bool) {
 	}
 	e := q.hungry.front.item
 	q.sate(e)
-	r = request[K]{e.key, e.away.after, min(loadItems, e.away.count), loadBytes}
+	r = request[K, V]{q.opts.Store, e.key, e.away.after, min(loadItems, e.away.count), loadBytes}
 	if q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes >= q.opts.MaxBytes) {
 		r.maxItems = 1
 	}
@@ -71,12 +74,12 @@ func (q *Queue[K, V]) next() (r request[K], ok bool) {
 }
 
 // feed adds the loaded values to the queue.
-func (q *Queue[K, V]) feed(r request[K], loaded []Numbered[V], err error) (news, error) {
+func (q *Queue[K, V]) feed(r request[K, V], loaded []Numbered[V], err error) (news[K, V], error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[r.key]
 	if e == nil || !e.away.open() || e.away.after != r.after {
-		return news{}, err // the queue was closed meanwhile
+		return news[K, V]{}, err // the queue was closed meanwhile
 	}
 	a, found := e.away, 0
 	for _, v := range loaded {

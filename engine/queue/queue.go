@@ -50,11 +50,12 @@ const minShrink = 1024
 // Queue is a queue made by New. It is safe for concurrent use. Its many fields are one state under
 // one lock: they change together.
 type Queue[K comparable, V any] struct {
-	opts Options[K, V]
+	refilling sync.Mutex // held during Refill; comes before mu
 
 	// mu guards everything below. The queue calls Options.Merge, and the Store except Load, with mu
 	// held. So mu is taken before their locks.
 	mu     sync.Mutex
+	opts   *Options[K, V] // immutable; see Reconfigure
 	closed bool
 	doubt  bool               // see Doubt
 	keys   map[K]*entry[K, V] // entries of the keys that have values
@@ -108,6 +109,12 @@ type Stats struct {
 
 // New returns an empty Queue.
 func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
+	return &Queue[K, V]{
+		opts: o.withDefaults(), keys: make(map[K]*entry[K, V]), number: firstNumber - 1,
+	}
+}
+
+func (o Options[K, V]) withDefaults() *Options[K, V] {
 	if o.Merge == nil {
 		o.Merge = func(_, newer V, _ bool) (V, bool, bool) { return newer, true, false }
 	}
@@ -132,18 +139,30 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.AfterFunc == nil {
 		o.AfterFunc = func(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 	}
-	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1}
+	return &o
+}
+
+// Reconfigure replaces the options. What the queue holds stays, in its order, and what is in flight
+// ends as before. The new Store must be about the same records as the old one, and AfterFunc must be
+// the same. If there is something to take or to load, Reconfigure calls the new Ready or Hungry.
+func (q *Queue[K, V]) Reconfigure(o Options[K, V]) { q.notify(q.reconfigure(o)) }
+
+func (q *Queue[K, V]) reconfigure(o Options[K, V]) news[K, V] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opts = o.withDefaults()
+	return q.news(q.ready.front != nil)
 }
 
 // Add puts v behind the values that wait for key, or merges it with the last of them. It never
 // blocks.
 func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
 
-func (q *Queue[K, V]) add(key K, v V) (n news) {
+func (q *Queue[K, V]) add(key K, v V) (n news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return news{}
+		return news[K, V]{}
 	}
 	lost := q.shortened + q.dropped
 	defer func() { n.crowded = q.shortened+q.dropped > lost }()
@@ -192,11 +211,11 @@ func (q *Queue[K, V]) Redrive(key K, v V) (ok bool) {
 	return ok
 }
 
-func (q *Queue[K, V]) redrive(key K, v V) (_ news, ok bool) {
+func (q *Queue[K, V]) redrive(key K, v V) (_ news[K, V], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return news{}, false
+		return news[K, V]{}, false
 	}
 	e := q.entry(key)
 	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v))
@@ -234,12 +253,12 @@ func (q *Queue[K, V]) TakeAny() (item Item[K, V], ok bool) {
 
 func (q *Queue[K, V]) take(
 	choose func(*list[*entry[K, V]]) *element[*entry[K, V]],
-) (item Item[K, V], ok bool, _ news) {
+) (item Item[K, V], ok bool, _ news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next := choose(&q.ready)
 	if next == nil {
-		return item, false, news{}
+		return item, false, news[K, V]{}
 	}
 	e := next.item
 	q.unready(e)
@@ -257,12 +276,12 @@ func (q *Queue[K, V]) take(
 // nothing.
 func (q *Queue[K, V]) Done(key K) { q.notify(q.done(key)) }
 
-func (q *Queue[K, V]) done(key K) news {
+func (q *Queue[K, V]) done(key K) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
 	if e == nil || e.inFlight == nil {
-		return news{}
+		return news[K, V]{}
 	}
 	q.end(e, q.land(e))
 	return q.news(q.settle(e))
@@ -286,12 +305,12 @@ func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
 	q.notify(q.putBack(key, v, after, false, false))
 }
 
-func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten bool) news {
+func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten bool) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
 	if e == nil || e.inFlight == nil {
-		return news{}
+		return news[K, V]{}
 	}
 	val := q.land(e)
 	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), val.sent || used, true
@@ -313,17 +332,18 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 }
 
 // Rewrite replaces the value in flight for key with v and records it, so that a restart finds v. If
-// key is not in flight, Rewrite does nothing.
-func (q *Queue[K, V]) Rewrite(key K, v V) {
+// key is not in flight, Rewrite does nothing. cut is what Item.Cut would be.
+func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
 	if e == nil || e.inFlight == nil {
-		return
+		return 0
 	}
 	val := e.inFlight
 	val.v, val.size, val.rewritten = v, q.opts.Size(v), true
 	q.record(e, val)
+	return val.cut
 }
 
 // Waiting returns how many values wait for key: in memory, and in the store alone.
@@ -378,20 +398,24 @@ func (q *Queue[K, V]) Close() {
 }
 
 // news is what the queue reports after a change, once it is unlocked.
-type news struct{ ready, hungry, crowded bool }
-
-func (q *Queue[K, V]) news(ready bool) news {
-	return news{ready: ready, hungry: q.hungry.front != nil && q.supply < maxSupply}
+type news[K comparable, V any] struct {
+	ready, hungry, crowded bool
+	to                     *Options[K, V]
 }
 
-func (q *Queue[K, V]) notify(n news) {
-	if n.ready && q.opts.Ready != nil {
-		q.opts.Ready()
+func (q *Queue[K, V]) news(ready bool) news[K, V] {
+	hungry := q.hungry.front != nil && q.supply < maxSupply
+	return news[K, V]{ready: ready, hungry: hungry, to: q.opts}
+}
+
+func (q *Queue[K, V]) notify(n news[K, V]) {
+	if n.ready && n.to.Ready != nil {
+		n.to.Ready()
 	}
-	if n.hungry && q.opts.Hungry != nil {
-		q.opts.Hungry()
+	if n.hungry && n.to.Hungry != nil {
+		n.to.Hungry()
 	}
-	if n.crowded && q.opts.Crowded != nil {
-		q.opts.Crowded()
+	if n.crowded && n.to.Crowded != nil {
+		n.to.Crowded()
 	}
 }

@@ -101,8 +101,8 @@ func (a *Actions) each(visit func(*expr.Program)) {
 	}
 }
 
-// asksFor reports whether t is evaluated for a change of that type.
-func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
+// AsksFor reports whether t is evaluated for a change of that type.
+func (a *Actions) AsksFor(t *ActionTemplate, change delta.Type) bool {
 	if change != delta.Deleted {
 		return true
 	}
@@ -115,7 +115,7 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 
 // ActsOn reports whether changes of that type have any action evaluated. Prune is none.
 func (a *Actions) ActsOn(change delta.Type) bool {
-	return slices.ContainsFunc(a.Each, func(t ActionTemplate) bool { return a.asksFor(&t, change) })
+	return slices.ContainsFunc(a.Each, func(t ActionTemplate) bool { return a.AsksFor(&t, change) })
 }
 
 // Step holds what one template makes for a change: one action, or one for each element of its
@@ -126,14 +126,19 @@ type Step []handler.Action
 // maxActionBytes of JSON and names in all. A template that makes none has no step. If a bound is
 // exceeded or an expression fails, Evaluate returns no steps and an error. The error says where it
 // happened, and never holds contents of objects.
-func (a *Actions) Evaluate(d delta.Delta, look Lookup) (steps []Step, err error) {
+//
+// items is what [Items] stands for: nil unless the rule has Group.
+func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step, err error) {
 	e := evaluation{
 		env: environment(d, look), change: d, room: maxActionBytes,
+	}
+	if items != nil {
+		e.env.Given = map[string]any{Items: items}
 	}
 	e.env.Budget = &expr.Budget{Steps: actionSteps, Memory: actionMemory}
 	for i := range a.Each {
 		t := &a.Each[i]
-		if !a.asksFor(t, d.Type) {
+		if !a.AsksFor(t, d.Type) {
 			continue
 		}
 		e.made += len(e.step)

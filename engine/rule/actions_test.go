@@ -96,7 +96,7 @@ func evaluate(t testing.TB, d delta.Delta, each ...ActionTemplate) ([]handler.Ac
 	for i := range a.Each {
 		a.Each[i].Label = fmt.Sprintf("actions[%d]", i)
 	}
-	return joined(a.Evaluate(d, everything{d.Object, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))
+	return joined(a.Evaluate(d, nil, everything{d.Object, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))
 }
 
 func added(t testing.TB, text string) delta.Delta {
@@ -343,7 +343,7 @@ func TestActionsOfDeletedObjects(t *testing.T) {
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			test.of.Each = []ActionTemplate{apply, asks, asksNot, other, tell, telling, status}
-			got, err := joined(test.of.Evaluate(deleted, everything{}))
+			got, err := joined(test.of.Evaluate(deleted, nil, everything{}))
 			if err != nil {
 				t.Fatal(err)
 			}

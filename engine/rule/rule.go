@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
@@ -22,6 +23,8 @@ type Rule struct {
 	For     time.Duration // where has to hold that long; 0: not at all
 	Due     *expr.Program // from when an object is a member; nil: at once
 	When    *expr.Program // nil: every change
+	Group   *Grouping     // nil: each change is an event of its own
+	Count   *Count        // nil: each change goes on
 	Events  delta.Set
 	Payload *Template // nil: the objects themselves
 	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
@@ -48,6 +51,11 @@ type Match struct {
 	Payload json.RawMessage // nil if the rule has none
 	// Undecided means that Decide has yet to evaluate when and payload.
 	Undecided bool
+	// Group is what a rule with Group gathers the change with.
+	Group Group
+	// Count is what the change counts for, once it is decided; nil: it goes on whatever has come
+	// before.
+	Count *count.Mark
 	// Version names the change itself by its resourceVersions. They may differ from those of Delta:
 	// a rule sees an object that left where in its last state inside. Rules leave it empty; it is
 	// "" if nobody asks who made the change.
@@ -71,14 +79,18 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 }
 
 // Member does the first part of Match: where and the types of changes, which depend on nothing but
-// the change. Decide does the rest.
+// the change. Decide does the rest. If the types alone leave out a change of a member, Member returns
+// the change, with ok false.
 func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
 	}
 	d, ok, err = r.member(d, look)
-	if !ok || !r.Events.Has(d.Type) {
+	switch {
+	case !ok:
 		return Match{}, false, err
+	case !r.Events.Has(d.Type):
+		return Match{Delta: d}, false, err
 	}
 	if d.Type == delta.Deleted {
 		// only where needed it; a waiting delta must not keep a state alive that nobody sees
@@ -90,7 +102,7 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 // Decide does the rest of Match for a change that Member returned. If when selects the change and
 // the payload fails, the match stays Undecided, besides the error.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
-	if r.When == nil && r.Payload == nil {
+	if r.When == nil && r.Payload == nil && r.Count == nil {
 		return Match{Delta: d}, true, nil
 	}
 	env := environment(d, look)
@@ -100,11 +112,14 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 			return Match{}, false, err
 		}
 	}
-	payload, failure := r.payload(&env)
-	if failure != nil {
-		return Match{Delta: d, Undecided: true}, true, join(err, "payload", failure)
+	m.Delta = d
+	var failure error
+	m.Count, failure = r.mark(&env, d)
+	err = errors.Join(err, failure)
+	if m.Payload, failure = r.payload(&env); failure != nil {
+		m.Undecided = true
 	}
-	return Match{Delta: d, Payload: payload}, true, err
+	return m, true, join(err, "payload", failure)
 }
 
 // Remerge makes the payload of a merged delta.
@@ -135,7 +150,14 @@ func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 // also delivers the whole object.
 func (r *Rule) Paths() *object.Paths {
 	p := new(object.Paths)
-	for _, program := range []*expr.Program{r.Where, r.Due, r.When} {
+	programs := []*expr.Program{r.Where, r.Due, r.When}
+	if r.Group != nil {
+		programs = append(programs, r.Group.By)
+	}
+	if r.Count != nil {
+		programs = append(programs, r.Count.By, r.Count.At)
+	}
+	for _, program := range programs {
 		if program != nil {
 			p.Union(program.Paths())
 		}

@@ -36,13 +36,17 @@ type Progress struct {
 }
 
 // MemberInTime does for a timed rule what [Rule.Member] does for others, and returns the mark of
-// the object after the step. ok says that the rule selects the change, next holds in any case.
+// the object after the step. ok says that the rule selects the change, next holds in any case. If
+// the types alone leave out a change of a member, it returns the change, with ok false.
 func (r *Rule) MemberInTime(d delta.Delta, p Progress, look Lookup) (
 	m Match, ok bool, next time.Time, err error,
 ) {
 	d, ok, next, err = r.memberInTime(d, p, look)
-	if !ok || !r.Events.Has(d.Type) {
+	switch {
+	case !ok:
 		return Match{}, false, next, err
+	case !r.Events.Has(d.Type):
+		return Match{Delta: d}, false, next, err
 	}
 	if d.Type != delta.Updated {
 		d.Old = nil
@@ -106,8 +110,9 @@ func (r *Rule) Elapse(d delta.Delta, mark time.Time, look Lookup) (
 	if r.Ready(mark).After(now) {
 		return Match{}, false, mark, err
 	}
-	added := delta.Delta{Type: delta.Added, Object: d.Object}
-	return Match{Delta: added, Undecided: true}, r.Events.Has(delta.Added), time.Time{}, err
+	added := Match{Delta: delta.Delta{Type: delta.Added, Object: d.Object}}
+	added.Undecided = r.Events.Has(delta.Added)
+	return added, added.Undecided, time.Time{}, err
 }
 
 // Settle returns whether an object is inside that the rule has not followed, and its mark. was says

@@ -3,7 +3,6 @@ package simulate
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
@@ -39,7 +36,7 @@ type revision struct {
 type change struct {
 	resource      schema.GroupVersionResource
 	before, after *revision // one of them may be nil
-	version       uint64    // the cluster's, after it
+	version       uint64    // its resourceVersion
 	last          []byte    // the last state as a watch reports it, if after is nil and it is known
 }
 
@@ -69,18 +66,21 @@ func (c *cluster) apply(
 		changes = append(changes, c.remove(resource, before))
 		before = nil
 	}
+	if isComplete && before != nil && given.ResourceVersion() == before.ResourceVersion() {
+		return changes, nil // an API server sends no event about what changes nothing
+	}
 	after := &revision{given, text, ""}
 	if !isComplete {
 		if after, err = c.complete(resource, text, before, now); err != nil {
 			return nil, fmt.Errorf("apply %s of %s: %w", key, object.ResourceName(resource), err)
 		}
 	}
-	c.reach(after.ResourceVersion())
+	version := c.reach(after.ResourceVersion())
 	if c.objects[resource] == nil {
 		c.objects[resource] = make(map[delta.Key]*revision)
 	}
 	c.objects[resource][key] = after
-	return append(changes, change{resource, before, after, c.version, nil}), nil
+	return append(changes, change{resource, before, after, version, nil}), nil
 }
 
 // read reads an object. isComplete reports whether it has everything that an API server adds.
@@ -213,8 +213,7 @@ func (c *cluster) deleteAs(resource schema.GroupVersionResource, last []byte) (c
 		return change{}, notThere(resource, delta.KeyOf(o))
 	}
 	delete(c.objects[resource], delta.KeyOf(o))
-	c.reach(o.ResourceVersion())
-	return change{resource, before, nil, c.version, last}, nil
+	return change{resource, before, nil, c.reach(o.ResourceVersion()), last}, nil
 }
 
 func notThere(resource schema.GroupVersionResource, key delta.Key) error {
@@ -227,11 +226,16 @@ func (c *cluster) next() string {
 	return strconv.FormatUint(c.version, 10)
 }
 
-// reach makes later resourceVersions higher than one that was given with an object.
-func (c *cluster) reach(version string) {
-	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
-		c.version = max(c.version, n)
+// reach makes later resourceVersions higher than one that was given with an object, and returns it.
+// It returns the cluster's if that is no number. Of recordings, the resources are not in step, so the
+// cluster's may be higher.
+func (c *cluster) reach(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return c.version
 	}
+	c.version = max(c.version, n)
+	return n
 }
 
 func (c *cluster) uid() string {
@@ -240,7 +244,7 @@ func (c *cluster) uid() string {
 }
 
 // list returns the objects that a selection has, by namespace and name.
-func (c *cluster) list(of *selector) (texts [][]byte) {
+func (c *cluster) list(of *plan.Selector) (texts [][]byte) {
 	all := c.objects[of.Resource]
 	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b delta.Key) int {
 		if n := strings.Compare(a.Namespace, b.Namespace); n != 0 {
@@ -248,7 +252,7 @@ func (c *cluster) list(of *selector) (texts [][]byte) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	}) {
-		if of.has(all[key]) {
+		if has(of, all[key]) {
 			texts = append(texts, all[key].text)
 		}
 	}
@@ -267,56 +271,5 @@ func (s *revision) at(version uint64) []byte {
 	return text
 }
 
-// selector is a compiled plan.Selection.
-type selector struct {
-	plan.Selection
-	labels labels.Selector
-	fields fields.Selector
-}
-
-func newSelector(s plan.Selection) (*selector, error) {
-	byLabel, err := labels.Parse(s.LabelSelector)
-	byField, failed := fields.ParseSelector(s.FieldSelector)
-	if err := errors.Join(err, failed); err != nil {
-		return nil, err
-	}
-	return &selector{s, byLabel, byField}, nil
-}
-
-// has reports whether the selection has a state of an object of its resource. s may be nil.
-func (of *selector) has(s *revision) bool {
-	return s != nil && (of.Namespace == "" || of.Namespace == s.Namespace()) &&
-		(of.labels.Empty() || of.labels.Matches(labels.Set(s.Labels()))) &&
-		(of.fields.Empty() || of.fields.Matches(byPath{s.Object}))
-}
-
-// byPath finds the fields of a field selector in the object itself. API servers know a few fields
-// of each resource, which all have the names of their paths.
-type byPath struct{ *object.Object }
-
-// Has implements fields.Fields.
-func (o byPath) Has(field string) bool { return o.value(field) != nil }
-
-// Get implements fields.Fields.
-func (o byPath) Get(field string) string {
-	switch v := o.value(field).(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-func (o byPath) value(field string) any {
-	path := strings.Split(field, ".")
-	paths := new(object.Paths)
-	paths.Add(path...)
-	value := o.Decode(paths)
-	for _, name := range path {
-		fields, _ := value.(map[string]any)
-		value = fields[name]
-	}
-	return value
-}
+// has reports whether the selection of a hand has a state of an object of its resource. s may be nil.
+func has(of *plan.Selector, s *revision) bool { return s != nil && of.Has(s.Object) }

@@ -1,5 +1,5 @@
 // Package simulate runs the rules of a plan in virtual time, without a cluster and without
-// handlers. Tests of rules use it.
+// handlers. Tests of rules and replays of recordings use it.
 //
 // A [Simulation] is no model of the engine. It is the engine, driven by an [engine.Stepper]: the
 // informers' cache, indexes and feed, evaluation, the state and its cuts, resuming, lanes, retries

@@ -120,8 +120,9 @@ func (s *Simulation) died(l delivery.Letter) {
 	name := l.Handler
 	e := s.attempt(name, l.ID)
 	if e == nil {
-		ev := delivery.Event(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
-		s.events = append(s.events, Event{At: s.clock.now, Rule: l.Rule, Handler: name, Event: ev})
+		s.events = append(s.events, Event{
+			At: s.clock.now, Rule: l.Rule, Handler: name, Event: l.Event(),
+		})
 		e = &s.events[len(s.events)-1]
 	}
 	e.Dead = l.Reason

@@ -155,6 +155,66 @@ func TestForAndRestarts(t *testing.T) {
 	}
 }
 
+// A daemon that never runs for as long as an interval resyncs nevertheless, and a new schedule's
+// first moment can be missed like any other.
+func TestRoundsBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	restart := func(b *bench, down time.Duration) {
+		b.t.Helper()
+		b.must(b.Restart(Restart{Down: down}))
+	}
+	for name, rule := range map[string]string{
+		"resync":   ", events: [synced], resync: 1h",
+		"schedule": `, schedule: {cron: "0 * * * *"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := simulation(t, Options{}, sizes, recorder, ruleOf("r", rule))
+			b.put("a", "1")
+			b.expect(50 * time.Minute)
+			restart(b, 0)
+			b.expect(9 * time.Minute)
+			b.expect(2*time.Minute, "r synced a after 1m0s")
+			restart(b, 58*time.Minute)
+			b.expect(time.Minute, "r synced a after 1m0s")
+		})
+		t.Run(name+", missed", func(t *testing.T) {
+			t.Parallel()
+			b := simulation(t, Options{}, sizes, recorder, ruleOf("r", rule))
+			b.put("a", "1")
+			b.expect(50 * time.Minute)
+			restart(b, 30*time.Minute)
+			b.expect(0, "r synced a")
+			restart(b, 30*time.Minute)
+			b.expect(0)
+		})
+	}
+	t.Run("changed schedule", func(t *testing.T) {
+		t.Parallel()
+		b := simulation(t, Options{}, sizes, recorder, ruleOf("r", `, schedule: {cron: "0 3 * * *"}`))
+		b.put("a", "1")
+		b.expect(50 * time.Minute)
+		p := compile(t, sizes, recorder, ruleOf("r", `, schedule: {cron: "0 * * * *"}`))
+		b.must(b.Restart(Restart{Down: time.Hour, Resumption: Resumption{Plan: p}}))
+		b.expect(0) // the moments before are not its own
+		restart(b, time.Hour)
+		b.expect(0, "r synced a")
+	})
+	// A rule that is new beside one with the same interval does not make that one wait.
+	t.Run("another rule's interval", func(t *testing.T) {
+		t.Parallel()
+		old := ruleOf("r", ", events: [synced], resync: 1h")
+		b := simulation(t, Options{}, sizes, recorder, old)
+		b.put("a", "1")
+		b.expect(50 * time.Minute)
+		p := compile(t, sizes, recorder, old, ruleOf("s", `, events: [synced], where: object.data.size == "2", resync: 1h`))
+		b.must(b.Restart(Restart{Resumption: Resumption{Plan: p}}))
+		restart(b, 0)
+		b.expect(9 * time.Minute)
+		b.expect(time.Minute, "r synced a after 1m0s")
+	})
+}
+
 // While the API server cannot be reached, nobody knows whether an object still waits.
 func TestForWhileDisconnected(t *testing.T) {
 	t.Parallel()
@@ -180,4 +240,24 @@ func TestStopWhileDisconnected(t *testing.T) {
 	b.put("a", "3")
 	b.must(b.Run(Resumption{}))
 	b.expect(0, "r updated a", "r updated a")
+}
+
+// An object that leaves a selection is deleted at its own resourceVersion, as a watch reports it, even
+// if a recording has a higher one of another resource.
+func TestLeavingASelectionAtALowerVersion(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, recorder, "kind: Source, metadata: {name: pods}, spec: {resource: v1/pods}",
+		"kind: Source, metadata: {name: maps}, spec: {resource: v1/configmaps, labelSelector: app=web}", ruleOf("r", ""))
+	object := func(version, app string) []byte {
+		return fmt.Appendf(nil, `{"apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":%q,"creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":%q}}}`, version, app)
+	}
+	b.must(b.Apply("maps", object("7", "web")))
+	b.must(b.Apply("pods", object("12", "web")))
+	b.must(b.Advance(0))
+	b.must(b.Apply("maps", object("11", "db")))
+	b.must(b.Advance(0))
+	all := b.Events()
+	if len(all) != 2 || all[1].Event.ID != "r/u/deleted/11" {
+		t.Errorf("events %+v", all)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -51,7 +52,7 @@ type Simulation struct {
 // hand is an informer of the engine, with what it selects.
 type hand struct {
 	engine.Hand
-	*selector
+	*plan.Selector
 }
 
 // New returns a Simulation of a plan. The cluster is empty, and the engine runs.
@@ -88,6 +89,25 @@ func (s *Simulation) Status() (status engine.Status, ok bool) {
 		return engine.Status{}, false
 	}
 	return s.stepper.Engine().Status(), true
+}
+
+// Resync has a rule see all objects of its source as synced, as informd rule resync does. Its events
+// come with the next Advance.
+func (s *Simulation) Resync(rule string) (selected int, err error) {
+	if s.stepper == nil {
+		return 0, errors.New("the engine is stopped")
+	}
+	return s.stepper.Engine().Resync(context.Background(), rule)
+}
+
+// Explain says why a rule does, or does not, deliver anything about an object, as informd explain
+// does.
+func (s *Simulation) Explain(rule, namespace, name string) (explain.Explanation, error) {
+	if s.stepper == nil {
+		return explain.Explanation{}, errors.New("the engine is stopped")
+	}
+	key := delta.Key{Namespace: namespace, Name: name}
+	return s.stepper.Engine().Explain(rule, key, nil)
 }
 
 // Apply creates or replaces an object of a source's resource. The object is JSON. What an API
@@ -316,16 +336,14 @@ func (s *Simulation) begin() error {
 		handlers[h.Name] = recipient{s, h.Name}
 	}
 	s.stepper, err = engine.NewStepper(s.plan, handlers, engine.Options{
-		Logger: s.options.Logger, Clock: s.clock, State: store,
-		Stepping: &engine.Stepping{
-			AfterFunc: s.clock.AfterFunc, Perform: s.perform, Died: s.died,
-		},
+		Logger: s.options.Logger, Clock: s.clock, AfterFunc: s.clock.AfterFunc, State: store,
+		Stepping: &engine.Stepping{Perform: s.perform, Died: s.died},
 	})
 	if err != nil {
 		return err
 	}
 	for _, h := range s.stepper.Hands() {
-		of, err := newSelector(h.Selection)
+		of, err := plan.NewSelector(h.Selection)
 		if err != nil {
 			return errors.Join(err, s.Stop())
 		}
@@ -352,7 +370,7 @@ func (s *Simulation) resume(h hand, missed []change, historyLost bool) error {
 }
 
 func (s *Simulation) list(h hand) error {
-	return h.List(s.version(), s.cluster.list(h.selector))
+	return h.List(s.version(), s.cluster.list(h.Selector))
 }
 
 // version returns the resourceVersion of the cluster. A cluster has one before its first object.
@@ -377,13 +395,13 @@ func (s *Simulation) send(changes ...change) error {
 // take sends the informer what a watch of its selection reports of a change.
 func (h hand) take(c change) error {
 	switch {
-	case h.selector.Resource != c.resource:
+	case h.Selector.Resource != c.resource:
 		return nil
-	case h.has(c.after):
+	case has(h.Selector, c.after):
 		return h.Hand.Apply(c.after.text)
-	case h.has(c.before) && c.last != nil:
+	case has(h.Selector, c.before) && c.last != nil:
 		return h.Hand.Delete(c.last)
-	case h.has(c.before):
+	case has(h.Selector, c.before):
 		return h.Hand.Delete(c.before.at(c.version))
 	}
 	return nil

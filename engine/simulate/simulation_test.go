@@ -108,6 +108,13 @@ func text(e Event, began time.Time) string {
 	if e.Event.Payload != nil {
 		s += " " + string(e.Event.Payload)
 	}
+	if len(e.Event.Items) > 0 {
+		var items []string
+		for _, item := range e.Event.Items {
+			items = append(items, item.Event+" "+item.Name)
+		}
+		s += " of " + strings.Join(items, ", ")
+	}
 	if e.Event.Attempt > 1 {
 		s += fmt.Sprintf(" #%d", e.Event.Attempt)
 	}

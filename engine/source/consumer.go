@@ -91,6 +91,9 @@ func (i *Informer) Restore(saved Saved) {
 // Wake has the consumer's Tick called soon. It may be called from the consumer.
 func (i *Informer) Wake() { i.feed.wake() }
 
+// Look calls look between two steps, with a function that finds the objects which the consumer knows.
+func (i *Informer) Look(look func(get func(key string) *object.Object)) { i.feed.look(look) }
+
 // Visit calls f between two steps, with the objects that the consumer knows. known is valid until f
 // returns. Neither f nor a consumer may call Visit.
 func (i *Informer) Visit(f func(known iter.Seq[*object.Object])) { i.feed.visit(f) }

@@ -55,6 +55,8 @@
 //   - At most 4096 watch events of an informer are in flight (each at most 16 MiB), and at most
 //     eight lists run at once. The size of a list is not bounded: it is the cluster's own state.
 //
+// An informer may also have one fixed object and no wire: see Informers.Fixed. A Hand begins it.
+//
 // The cache packs its texts, because objects of one resource resemble each other. The newest
 // objects stay plain (recent.go), because informd is about to deliver them.
 //

@@ -19,9 +19,10 @@ type entry struct {
 
 // arrival is what the informer knows about an object on its way from a watch to the consumer.
 type arrival struct {
-	tree   *object.Tree // decoded to the informer's view; released once the consumer has taken it
-	number uint64       // the event's number in the gate
-	unfit  error        // why the object is unreadable; then only its identity is known
+	tree   *object.Tree  // decoded to the view; released once the consumer has taken it
+	view   *object.Paths // the informer's when the object was read
+	number uint64        // the event's number in the gate
+	unfit  error         // why the object is unreadable; then only its identity is known
 }
 
 var _ runtime.Object = (*entry)(nil)

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 
@@ -32,10 +33,11 @@ type feed struct {
 	// sets it, so that a run can be repeated; for many objects, that costs too much otherwise.
 	inOrder bool
 
-	mu       sync.Mutex // held during each call of the consumer; guards the fields below
-	consumer Consumer   // nil if the informer only maintains its cache
-	rounds   []*rounds  // one per timetable
-	round    round      // the one under way
+	mu       sync.Mutex                // held during each call of the consumer; guards the fields below
+	consumer Consumer                  // nil if the informer only maintains its cache
+	view     *object.Paths             // of the trees that the consumer takes
+	round    round                     // the round under way
+	rounds   atomic.Pointer[[]*rounds] // one per timetable; read without the lock
 	// known is by Object.Key. A key shares the memory of its object.
 	known    map[string]*object.Object
 	recent   recent
@@ -66,10 +68,39 @@ func newFeed(
 func (f *feed) consume(c Consumer, tables []timing.Timetable) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.consumer, f.rounds, f.round = c, nil, round{}
-	if c != nil {
-		f.rounds = newRounds(tables, f.clock.Now())
+	f.consumer = c
+	f.setRounds(tables)
+}
+
+// setRounds sets the timetables of the rounds. Those that there were go on.
+func (f *feed) setRounds(tables []timing.Timetable) {
+	all := newRounds(tables, f.allRounds(), f.clock.Now())
+	f.rounds.Store(&all)
+	if !slices.Contains(all, f.round.of) {
+		f.round = round{}
 	}
+}
+
+// replace sets another consumer between two steps, and calls takeOver before that takes anything.
+func (f *feed) replace(
+	c Consumer, view *object.Paths, tables []timing.Timetable,
+	takeOver func(known iter.Seq[*object.Object]),
+) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.consumer, f.view = c, view
+	f.setRounds(tables)
+	f.guard(func() { takeOver(f.objects()) })
+	f.wake()
+}
+
+// fit returns the decoded object if it is decoded to the consumer's view, and nil otherwise: it
+// may have been read for the consumer before. f.mu is held.
+func (f *feed) fit(came arrival) any {
+	if came.view != f.view {
+		return nil
+	}
+	return came.tree.Value()
 }
 
 // restore adopts what another run saved.
@@ -90,6 +121,13 @@ func (f *feed) restore(saved Saved) {
 	f.counts.objects.Store(int64(len(f.known)))
 }
 
+// setView sets to what the consumer's trees are decoded.
+func (f *feed) setView(view *object.Paths) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.view = view
+}
+
 // visit calls visitor between two steps.
 func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 	f.mu.Lock()
@@ -97,11 +135,18 @@ func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 	f.guard(func() { visitor(f.objects()) })
 }
 
-// observe takes the new state of an object. as is the type of its delta if the object is new. tree
-// is the decoded object, or nil. watched says that it came from a watch.
-func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) {
+// look is visit for a few objects.
+func (f *feed) look(look func(get func(key string) *object.Object)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.guard(func() { look(f.get) })
+}
+
+// observe takes the new state of an object. as is the type of its delta if the object is new.
+func (f *feed) observe(o *object.Object, as delta.Type, came arrival) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tree, watched := f.fit(came), came.number > 0
 	key := o.Key()
 	old, isPart := f.known[key], f.isPart(key)
 	version := ""
@@ -139,9 +184,10 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 
 // vanished handles a deletion that a watch reported. final is the last state, or nil if that is
 // unreadable. version is the resourceVersion of the deletion.
-func (f *feed) vanished(key string, final *object.Object, tree any, version string) {
+func (f *feed) vanished(key string, final *object.Object, came arrival, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	tree := f.fit(came)
 	old := f.known[key]
 	if old == nil {
 		return // the consumer does not know of it

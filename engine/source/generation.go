@@ -143,7 +143,7 @@ func (g *generation) OnAdd(obj any, isInInitialList bool) {
 		as = g.arrival
 	}
 	g.take(obj, func(o *object.Object, came arrival) {
-		g.informer.feed.observe(o, as, came.tree.Value(), came.number > 0)
+		g.informer.feed.observe(o, as, came)
 	})
 }
 
@@ -158,7 +158,7 @@ func (g *generation) OnDelete(obj any) {
 		if came.unfit != nil {
 			o = nil
 		}
-		g.informer.feed.vanished(key, o, came.tree.Value(), version)
+		g.informer.feed.vanished(key, o, came, version)
 	})
 }
 

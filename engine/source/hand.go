@@ -16,17 +16,22 @@ import (
 // follows from that. Reading, the cache, its indexes and the feed are those of a running informer.
 //
 // A Hand begins with Resume or List, as a running informer does. Its calls must not overlap. An
-// informer with a Hand must not run.
+// informer with a Hand must not run. Of an informer with a fixed object, only Tick is called.
 type Hand struct {
 	informer *Informer
 	present  *generation // nil before Resume or List
 }
 
-// Hand returns the Hand of an informer. It is called once, after Consume and Restore.
+// Hand returns the Hand of an informer. It is called once, after Consume and Restore. It begins an
+// informer with a fixed object.
 func (i *Informer) Hand() *Hand {
 	i.feed.inOrder = true
 	i.health.listing()
-	return &Hand{informer: i}
+	h := &Hand{informer: i}
+	if i.IsFixed() {
+		_ = h.List("1", [][]byte{i.fixed}) // it is JSON
+	}
+	return h
 }
 
 // Position returns the resourceVersion from which the informer wants to follow the server. It is

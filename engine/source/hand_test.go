@@ -103,3 +103,30 @@ func TestHandResumes(t *testing.T) {
 	must(t, h.List("20", [][]byte{podAtVersion("b", 1, 16)}))
 	e.expect(t, "added b 1", "deleted a 2")
 }
+
+// An informer with a fixed object is another one than that of the same selection. Its object is
+// there at once, also in the next run.
+func TestFixedInformer(t *testing.T) {
+	t.Parallel()
+	s := offline(t)
+	sel := Selection{Resource: pods, FieldSelector: "metadata.name=a"}
+	watching, fixed := s.Informer(sel), s.Fixed(sel, podAtVersion("a", 1, 1))
+	if s.Informer(sel) != watching || watching.IsFixed() || !fixed.IsFixed() {
+		t.Error("the informers are mixed up")
+	}
+	e := newEar()
+	c := newCut(consumer(e.hear))
+	fixed.Consume(c)
+	fixed.Hand()
+	e.expect(t, "synced a 1")
+	if len(fixed.List("", nil)) != 1 || !fixed.HasSynced() || watching.HasSynced() {
+		t.Error("it has not synced with its one object")
+	}
+	next, e := s.Fixed(sel, podAtVersion("a", 1, 1)), newEar()
+	next.Consume(consumer(e.hear))
+	next.Restore(c.saved())
+	next.Hand()
+	if heard, _ := e.all(); len(heard) > 0 || len(next.List("", nil)) != 1 || !next.HasSynced() {
+		t.Errorf("it does not go on with its one object: heard %v", heard)
+	}
+}

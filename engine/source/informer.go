@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Informer caches the objects of one [Selection]. A client-go informer cannot be started again, so
@@ -31,6 +33,7 @@ type Informer struct {
 	gate   *gate
 	feed   *feed
 	saved  *Saved // the start of the first generation; only run uses it later
+	fixed  []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
 	shape   atomic.Pointer[shape]      // never nil; how objects are read
 	present atomic.Pointer[generation] // never nil; the generation whose store is read
@@ -72,6 +75,9 @@ func (i *Informer) Selection() Selection { return i.sel }
 // Packer returns the packer of the texts in the cache.
 func (i *Informer) Packer() *object.Packer { return i.feed.packer }
 
+// IsFixed reports whether Informers.Fixed has made the informer.
+func (i *Informer) IsFixed() bool { return i.fixed != nil }
+
 // NameSources adds to the log lines of the informer which sources it serves. Call it before the
 // informer runs.
 func (i *Informer) NameSources(names ...string) {
@@ -89,6 +95,23 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 	defer i.indexing.Unlock()
 	i.keep, i.view = keep, view
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
+	i.feed.setView(view)
+}
+
+// Replace sets another consumer in place of the one that Consume has set, also while the informer
+// runs. From then on, view and rounds are as Keep and Consume say; rounds that both consumers have
+// go on. takeOver is called between two steps, with the objects that the consumer before knows; the
+// new one takes every step after that. known is valid until takeOver returns. CaughtUp is called
+// only if it has not been called yet. A consumer must not call Replace.
+func (i *Informer) Replace(
+	c Consumer, view *object.Paths, takeOver func(known iter.Seq[*object.Object]),
+	rounds ...timing.Timetable,
+) {
+	i.indexing.Lock()
+	i.view = view
+	i.shape.Store(newShape(i.keep, i.view, i.indexes))
+	i.indexing.Unlock()
+	i.feed.replace(c, view, rounds, takeOver)
 }
 
 // IsFresh reports whether the informer follows the server, and has done so for a second since the
@@ -147,6 +170,11 @@ func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 func (i *Informer) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if i.IsFixed() {
+		i.Hand()
+		i.feed.run(ctx)
+		return
+	}
 	running.Go(func() { i.feed.run(ctx) })
 	running.Go(func() { i.sayProgress(ctx) })
 

@@ -120,10 +120,24 @@ func New(
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := slices.IndexFunc(s.all, func(i *Informer) bool { return i.sel == sel }); at >= 0 {
+	isThere := func(i *Informer) bool { return i.sel == sel && !i.IsFixed() }
+	if at := slices.IndexFunc(s.all, isThere); at >= 0 {
 		return s.all[at]
 	}
 	i := newInformer(s, sel)
+	s.all = append(s.all, i)
+	return i
+}
+
+// Fixed makes an informer that has one object, as JSON, in place of those of a cluster. It sends no
+// request, and the object never changes. sel names the informer in the log. Run and Start start it
+// like the others.
+func (s *Informers) Fixed(sel Selection, object []byte) *Informer {
+	i := newInformer(s, sel)
+	i.fixed = object
+	i.health.log = slog.New(slog.DiscardHandler) // it has nothing to say about a cluster
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.all = append(s.all, i)
 	return i
 }

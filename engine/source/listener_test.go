@@ -87,8 +87,8 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 			func(i *Informer, see, _ func(string, string, int)) {
 				see("a", "1", 1)
 				see("a", "1", 2)
-				i.feed.vanished("shop/a", nil, nil, "")
-				i.feed.vanished("shop/a", nil, nil, "")
+				i.feed.vanished("shop/a", nil, arrival{}, "")
+				i.feed.vanished("shop/a", nil, arrival{}, "")
 			},
 			[]string{"added a 1", "updated a 1→2", "deleted a 2"},
 		},
@@ -96,9 +96,9 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			i, e := idle(t)
 			c.do(i,
-				func(name, uid string, v int) { i.feed.observe(state(t, name, uid, v), delta.Added, nil, true) },
+				func(name, uid string, v int) { i.feed.observe(state(t, name, uid, v), delta.Added, arrival{number: 1}) },
 				func(name, uid string, v int) {
-					i.feed.vanished("shop/"+name, state(t, name, uid, v), nil, "")
+					i.feed.vanished("shop/"+name, state(t, name, uid, v), arrival{}, "")
 				})
 			heard, _ := e.all()
 			if diff := cmp.Diff(c.want, words(heard)); diff != "" {
@@ -119,10 +119,10 @@ func (steps) CaughtUp(iter.Seq[*object.Object]) {}
 func TestVisit(t *testing.T) {
 	i, e := idle(t)
 	for n := range 3 {
-		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, arrival{number: 1})
 	}
-	i.feed.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
-	i.feed.vanished("shop/o1", nil, nil, "")
+	i.feed.observe(state(t, "o0", "1", 2), delta.Added, arrival{number: 1})
+	i.feed.vanished("shop/o1", nil, arrival{}, "")
 	told, _ := e.all()
 	i.Visit(func(known iter.Seq[*object.Object]) {
 		var names []string
@@ -163,7 +163,7 @@ func testResync(t *testing.T) {
 	i.feed.caughtUp = true
 	start := time.Now()
 	for n := range 5 {
-		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, arrival{number: 1})
 	}
 	const all = 5
 	rounds := map[int64]int{}
@@ -202,15 +202,15 @@ func testChangesDuringResync(t *testing.T) {
 	e := newEar()
 	i.Consume(consumer(e.hear), timing.Every(time.Nanosecond)) // counts as a second
 	i.feed.caughtUp = true
-	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
-	i.feed.observe(state(t, "b", "1", 1), delta.Added, nil, true)
+	i.feed.observe(state(t, "a", "1", 1), delta.Added, arrival{number: 1})
+	i.feed.observe(state(t, "b", "1", 1), delta.Added, arrival{number: 1})
 	e.expect(t, "added a 1", "added b 1")
 	time.Sleep(2 * time.Second)
 	if due := i.feed.tick(); due.After(time.Now()) {
 		t.Fatal("the round is over after one of two")
 	}
-	i.feed.vanished("shop/a", nil, nil, "")
-	i.feed.vanished("shop/b", nil, nil, "")
+	i.feed.vanished("shop/a", nil, arrival{}, "")
+	i.feed.vanished("shop/b", nil, arrival{}, "")
 	if due := i.feed.tick(); time.Until(due) != time.Second {
 		t.Fatalf("the next round is due in %v", time.Until(due))
 	}
@@ -226,8 +226,8 @@ func TestConsumerThatPanics(t *testing.T) {
 		after.hear(d, tree)
 		panic("the consumer's own fault")
 	}))
-	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
-	i.feed.observe(state(t, "a", "1", 2), delta.Added, nil, true)
+	i.feed.observe(state(t, "a", "1", 1), delta.Added, arrival{number: 1})
+	i.feed.observe(state(t, "a", "1", 2), delta.Added, arrival{number: 1})
 	after.expect(t, "added a 1", "updated a 1→2")
 	if n := i.Stats().ConsumerPanics; n != 2 {
 		t.Errorf("%d panics were counted", n)

@@ -12,9 +12,10 @@ import (
 // the values of the indexes and the decoded tree for the consumer.
 type entryReader struct{ informer *Informer }
 
-// shape says how an informer reads objects. It is immutable: a new index makes a new shape.
+// shape says how an informer reads objects. It is immutable: a new index or view makes a new shape.
 type shape struct {
 	parser  *object.Parser
+	view    *object.Paths
 	indexes []namedIndex
 }
 
@@ -31,7 +32,7 @@ func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
 	for _, index := range indexes {
 		all.Union(index.Paths)
 	}
-	return &shape{parser: object.NewParser(keep, all), indexes: indexes}
+	return &shape{parser: object.NewParser(keep, all), view: view, indexes: indexes}
 }
 
 // entry reads the object at s, and leaves s after it. An object that is valid JSON but unusable is
@@ -60,7 +61,7 @@ func (r *entryReader) read(s *scan.Scanner, shape *shape, parser *object.Parser)
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{Object: o, arrival: &arrival{tree: tree}}
+	e := &entry{Object: o, arrival: &arrival{tree: tree, view: shape.view}}
 	if len(shape.indexes) > 0 {
 		e.values = make([][]string, len(shape.indexes))
 		for n, index := range shape.indexes {

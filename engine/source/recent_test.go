@@ -32,12 +32,12 @@ func TestRecent(t *testing.T) {
 		var first, second []*object.Object
 		for n := range 2000 { // more than one chunk
 			first = append(first, wordy(t, fmt.Sprint(n), 1))
-			i.feed.observe(first[n], delta.Added, nil, true)
+			i.feed.observe(first[n], delta.Added, arrival{number: 1})
 		}
 		time.Sleep(recentFor / 2)
 		for n := range 1000 {
 			second = append(second, wordy(t, fmt.Sprint(n), 2))
-			i.feed.observe(second[n], delta.Added, nil, true)
+			i.feed.observe(second[n], delta.Added, arrival{number: 1})
 		}
 		packed := func(all []*object.Object) (n int) {
 			for _, o := range all {
@@ -72,7 +72,7 @@ func TestRecentShrinks(t *testing.T) {
 		go i.feed.run(t.Context())
 		replaced, known := wordy(t, "a", 1), wordy(t, "a", 2)
 		for _, o := range []*object.Object{replaced, known} {
-			i.feed.observe(o, delta.Added, nil, true)
+			i.feed.observe(o, delta.Added, arrival{number: 1})
 			i.Packer().PackBeside(o)
 		}
 		synctest.Wait()

@@ -40,11 +40,16 @@ type round struct {
 	due  time.Time // when its next turn is
 }
 
-// newRounds returns one rounds for each timetable.
-func newRounds(tables []timing.Timetable, now time.Time) []*rounds {
+// newRounds returns one rounds for each timetable: that of before if it has one.
+func newRounds(tables []timing.Timetable, before []*rounds, now time.Time) []*rounds {
 	var all []*rounds
 	for _, table := range tables {
-		if slices.ContainsFunc(all, func(r *rounds) bool { return r.table == table }) {
+		isThere := func(r *rounds) bool { return r.table == table }
+		if slices.ContainsFunc(all, isThere) {
+			continue
+		}
+		if n := slices.IndexFunc(before, isThere); n >= 0 {
+			all = append(all, before[n])
 			continue
 		}
 		r := &rounds{table: table, atStart: table.AtStart()}
@@ -79,7 +84,7 @@ func (r *rounds) number(now time.Time) (number int64, ok bool) {
 }
 
 func (f *feed) roundsOf(table timing.Timetable) *rounds {
-	for _, r := range f.rounds {
+	for _, r := range f.allRounds() {
 		if r.table == table {
 			return r
 		}
@@ -100,7 +105,15 @@ func (f *feed) lastRound(of timing.Timetable, number int64, isOver bool) {
 	}
 }
 
-// nextRound takes no lock: rounds stay from consume on.
+// allRounds returns the rounds of the consumer. It takes no lock.
+func (f *feed) allRounds() []*rounds {
+	if all := f.rounds.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// nextRound takes no lock.
 func (f *feed) nextRound(of timing.Timetable) time.Time {
 	r := f.roundsOf(of)
 	if r == nil || r.due.Load() == 0 {
@@ -197,7 +210,7 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 
 // firstRounds returns the rounds of which the next begins first, or nil if none begins.
 func (f *feed) firstRounds() (first *rounds) {
-	for _, r := range f.rounds {
+	for _, r := range f.allRounds() {
 		if !r.next.IsZero() && (first == nil || r.next.Before(first.next)) {
 			first = r
 		}

@@ -34,7 +34,7 @@ func TestResyncsTakeTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.feed.observe(o, delta.Added, nil, true)
+			i.feed.observe(o, delta.Added, arrival{number: 1})
 		}
 		time.Sleep(s0 + 4)
 		for turns := 0; ; turns++ {
@@ -85,7 +85,7 @@ func TestResyncYieldsToOthers(t *testing.T) {
 				}), timing.Every(time.Second))
 				i.feed.caughtUp = true
 				for n := range objects {
-					i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+					i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, arrival{number: 1})
 				}
 				time.Sleep(time.Second)
 				began, longest, idle := time.Now(), time.Duration(0), time.Duration(0)
@@ -129,7 +129,7 @@ func TestOtherWorkDoesNotCutTheRestOfAResync(t *testing.T) {
 		}), timing.Every(time.Second))
 		i.feed.caughtUp = true
 		for n := range 10 {
-			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, arrival{number: 1})
 		}
 		time.Sleep(time.Second)
 		due := i.feed.tick()
@@ -161,7 +161,7 @@ func TestNoResyncStarves(t *testing.T) {
 		}), often, rarely)
 		i.feed.caughtUp = true
 		for n := range objects {
-			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, arrival{number: 1})
 		}
 		for end := time.Now().Add(100 * time.Second); time.Now().Before(end); {
 			time.Sleep(time.Until(i.feed.tick()))

@@ -164,5 +164,11 @@ func sizeOf(d *delivery.Delivery) int64 {
 	if d.Delta.Old != nil {
 		size += d.Delta.Old.Size()
 	}
+	for i := range d.Items {
+		item := &d.Items[i]
+		if size += len(item.Payload) + item.Delta.Object.Size(); item.Delta.Old != nil {
+			size += item.Delta.Old.Size()
+		}
+	}
 	return int64(size)
 }

@@ -18,6 +18,10 @@ import (
 // of more than 4 MiB in memory, together with its slack, until it becomes a table.
 const maxBatch = 3 << 20
 
+// maxMemory is the size in bytes at which Pebble makes a table of what it holds in memory. A write
+// waits for tables while Pebble holds three times as much.
+const maxMemory = 8 << 20
+
 // progress is the record of which logs the store has.
 type progress struct {
 	next uint64 // the first log that it does not have in whole

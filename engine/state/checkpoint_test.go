@@ -104,7 +104,7 @@ func TestLossOfPowerDuringRecovery(t *testing.T) {
 		return nil
 	})
 	o.disk = watching
-	o.limits.batch = 256 << 10
+	o.limits.batch, o.limits.memory = 256<<10, 2<<20 // so Pebble makes tables before it has all
 	closed(t, open(t, "/state", o))
 	watching.heal()
 	partly := 0
@@ -187,7 +187,7 @@ func TestFramesThatMeanNothing(t *testing.T) {
 // The store gets a log from an earlier process only if there is room for it. A log holds an object
 // once; the store holds it once per delivery.
 func TestRecoveryOnANearlyFullDisk(t *testing.T) {
-	memory := vfs.NewMem()
+	memory := vfs.NewCrashableMem()
 	s := open(t, "/state", onMemory(memory))
 	r := rand.NewChaCha8([32]byte{3})
 	i := s.Objects("i", ObjectsOptions{})
@@ -204,7 +204,7 @@ func TestRecoveryOnANearlyFullDisk(t *testing.T) {
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
-	memory = killed(t, memory)
+	memory = killed(memory)
 	closed(t, s)
 	memory.TestingSetDiskUsage(vfs.DiskUsage{TotalBytes: 1 << 30, AvailBytes: 4 << 20})
 	s = open(t, "/state", onMemory(memory))

@@ -256,7 +256,7 @@ func TestCrashWithinALargeCut(t *testing.T) {
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)
 	o := onMemory(watching)
-	o.limits.batch = 256 << 10
+	o.limits.batch, o.limits.memory = 256<<10, 4<<20 // so Pebble makes tables before it has all
 	s := open(t, "/state", o)
 	i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 	if _, err := i.Load(); err != nil {

@@ -20,7 +20,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)
 	o := onMemory(watching)
-	o.limits.batch = 64 << 10
+	o.limits.batch, o.limits.memory = 64<<10, 256<<10 // so Pebble makes tables before it has all
 	s := open(t, "/state", o)
 	i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 	if _, err := i.Load(); err != nil {
@@ -39,7 +39,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	s.recorded(func() {
 		i.Delete(key("x"))
 		lane.Delete(1, key("x"))
-		for n := range 100 {
+		for n := range 400 {
 			i.Put(noise(t, r, fmt.Sprint("o", n), 5<<10), nil)
 		}
 		i.Version("2")
@@ -55,10 +55,11 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	}
 	watching.heal()
 	closed(t, s)
-	if len(clones) < 3 {
-		t.Fatalf("%d crashes: the cut is too small", len(clones))
-	}
+	partly := 0
 	for n, clone := range clones {
+		if begun(t, clone) > 0 {
+			partly++
+		}
 		s := open(t, "/state", onMemory(clone))
 		snapshot := s.mustLoad(t, "i")
 		keys, err := s.Lane("r", LaneOptions{}).Keys()
@@ -73,6 +74,9 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 			t.Errorf("crash %d: x is no longer recorded, but its addition waits: its deletion would never be delivered (%d objects)", n, len(snapshot.Objects))
 		}
 		closed(t, s)
+	}
+	if partly == 0 {
+		t.Error("Pebble got the log at once: this proves nothing")
 	}
 }
 

@@ -150,7 +150,7 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 		{"the first one is gone", func(disk vfs.FS) error { return disk.Remove("/state/store/" + logName(1)) }, map[string]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			disk := vfs.NewMem()
+			disk := vfs.NewCrashableMem()
 			if _, err := vfs.Clone(memory, disk, "/state", "/state"); err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 			watching := newSickFS(disk)
 			starts := []vfs.FS{watching, disk}
 			watching.fall(func(string, string) error {
-				starts = append(starts, killed(t, disk))
+				starts = append(starts, killed(disk))
 				return nil
 			})
 			for n := 0; n < len(starts); n++ {

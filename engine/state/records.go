@@ -181,12 +181,14 @@ const (
 	isSecret
 	isUndecided
 	hasAnswer // the answer follows the payload; records from before answers existed lack this flag
+	hasItems  // the items of a group come last; records from before groups existed lack this flag
 )
 
 // Flags of letters, beside isSecret. Records from before they existed have none of them.
 const (
 	isConfidential = 1 << iota
 	isPlain
+	isGroup // its items come last
 )
 
 func flag(on bool, bit byte) byte {
@@ -200,7 +202,7 @@ func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []by
 	d, answer := &r.Value, r.Value.Answer.Record()
 	answered := answer != nil && !secret
 	flags := flag(d.Stale, isStale) | flag(r.Sent, wasSent) | flag(r.Redriven, wasRedriven) |
-		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer)
+		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer) | flag(len(d.Items) > 0, hasItems)
 	b = append(b, recordVersion, flags)
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
@@ -208,13 +210,44 @@ func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []by
 	b = appendTime(appendTime(b, r.Since), r.Due)
 	b = appendDelta(b, d.Delta, secret, refer)
 	if secret {
-		return append(b, noPayload)
-	}
-	b = appendPayload(b, d.Payload)
-	if answered {
+		b = append(b, noPayload)
+	} else if b = appendPayload(b, d.Payload); answered {
 		b = appendPayload(b, answer)
 	}
+	if len(d.Items) > 0 {
+		b = appendItems(b, d.Items, secret, refer)
+	}
 	return b
+}
+
+func appendItems(b []byte, items []delivery.Item, secret bool, refer references) []byte {
+	b = binary.AppendUvarint(b, uint64(len(items)))
+	for i := range items {
+		item := &items[i]
+		b = append(b, flag(item.Stale, isStale)|flag(item.Undecided, isUndecided))
+		b = appendDelta(b, item.Delta, secret, refer)
+		if secret {
+			b = append(b, noPayload)
+			continue
+		}
+		b = appendPayload(b, item.Payload)
+	}
+	return b
+}
+
+func (r *reader) items(get dictionaryOf) (items []delivery.Item, err error) {
+	for n := r.uvarint(); n > 0; n-- { // a count that is too high ends at the end of the record
+		flags := r.byte()
+		item := delivery.Item{Stale: flags&isStale != 0, Undecided: flags&isUndecided != 0}
+		if item.Delta, err = r.delta(get); err != nil {
+			return nil, err
+		}
+		if item.Payload, err = r.payload(); err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
 }
 
 func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
@@ -241,6 +274,11 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 		}
 		d.Answer = delivery.Recorded(answer)
 	}
+	if flags&hasItems != 0 {
+		if d.Items, err = r.items(get); err != nil {
+			return laneRecord{}, err
+		}
+	}
 	return out, r.end()
 }
 
@@ -248,7 +286,8 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 // letter about a Secret it writes no payload, and only who the object is.
 func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
 	secret := l.OfSecret()
-	flags := flag(secret, isSecret) | flag(l.Confidential, isConfidential) | flag(l.Plain, isPlain)
+	flags := flag(secret, isSecret) | flag(l.Confidential, isConfidential) |
+		flag(l.Plain, isPlain) | flag(l.IsGroup, isGroup)
 	b = append(b, recordVersion, flags)
 	reason, payload := l.Reason, l.Payload
 	if secret && !l.Plain || l.Quotes() {
@@ -265,7 +304,11 @@ func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
 	}
 	b = binary.AppendVarint(b, int64(l.Attempts))
 	b = appendTime(appendTime(b, l.Since), l.Died)
-	return appendPayload(appendDelta(b, l.Delta, secret, refer), payload)
+	b = appendPayload(appendDelta(b, l.Delta, secret, refer), payload)
+	if l.IsGroup {
+		b = appendItems(b, l.Items, secret, refer)
+	}
+	return b
 }
 
 // readLetter reads the record of a letter. A letter without a reason is confidential.
@@ -289,6 +332,11 @@ func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 	}
 	if l.Payload, err = r.payload(); err != nil {
 		return delivery.Letter{}, err
+	}
+	if l.IsGroup = flags&isGroup != 0; l.IsGroup {
+		if l.Items, err = r.items(get); err != nil {
+			return delivery.Letter{}, err
+		}
 	}
 	return l, r.end()
 }

@@ -67,6 +67,7 @@ type limits struct {
 	read     time.Duration // how long loading a few deliveries may take
 	size     time.Duration // between measurements of the store's size
 	batch    int           // size in bytes at which a batch for Pebble ends
+	memory   uint64        // size in bytes at which Pebble makes a table of its memory
 	log      int64         // length in bytes at which a log ends
 }
 
@@ -105,6 +106,9 @@ func (o Options) withDefaults() Options {
 	l.size = or(l.size, 2*time.Second)
 	if l.batch == 0 {
 		l.batch = maxBatch
+	}
+	if l.memory == 0 {
+		l.memory = maxMemory
 	}
 	if l.log == 0 {
 		l.log = maxLog

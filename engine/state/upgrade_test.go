@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -11,7 +12,7 @@ import (
 // A store from before there were logs, whose process was killed, is read whole: Pebble had a log of
 // its own. That log does not come back over what is written later.
 func TestKilledStoreWithoutLogs(t *testing.T) {
-	before := vfs.NewMem()
+	before := vfs.NewCrashableMem()
 	s := open(t, "/state", onMemory(before))
 	s.recorded(func() { s.PutRule(RuleMemory{Name: "r", Resource: "old"}) })
 	closed(t, s)
@@ -30,7 +31,7 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	disk := killed(t, before)
+	disk := killed(before)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 			}
 		}
 		was := disk
-		disk = killed(t, was)
+		disk = killed(was)
 		closed(t, s)
 	}
 	s = open(t, "/state", onMemory(disk))
@@ -62,12 +63,7 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 	}
 }
 
-// killed returns what a process leaves on a disk that ends now.
-func killed(t *testing.T, disk vfs.FS) *vfs.MemFS {
-	t.Helper()
-	left := vfs.NewMem()
-	if _, err := vfs.Clone(disk, left, "/state", "/state"); err != nil {
-		t.Fatal(err)
-	}
-	return left
+// killed returns what a process leaves on a disk that ends now, at one moment for all files.
+func killed(disk *vfs.MemFS) *vfs.MemFS {
+	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }

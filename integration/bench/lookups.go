@@ -22,14 +22,14 @@ func newLookups(at site, s scale) section {
 	every := rule{
 		"every", pods, `object.metadata.labels.tier != ""`,
 		`object.spec.nodeName != "" and object.metadata.labels.app != ""`,
-		map[string]string{"pod": `object.metadata.name`}, func(_, _ state) bool { return true },
+		"", map[string]string{"pod": `object.metadata.name`}, func(_, _ state) bool { return true },
 	}
 	looking := every
 	looking.when = `object.spec.nodeName != "" and ` +
 		`first(lookup("deployments.byApp", object.metadata.labels.app)).spec.replicas > 0`
 	other := rule{
 		"none", deployments, `object.metadata.labels.tier == "none"`,
-		`object.spec.replicas > 0`, nil, func(_, _ state) bool { return false },
+		`object.spec.replicas > 0`, "", nil, func(_, _ state) bool { return false },
 	}
 	population := population{s.objects, fleet.Apps, 0}
 	f.add(inProcess("", withoutLookup, []rule{every, other}, "whole"), population)

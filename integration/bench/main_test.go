@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	if strings.Contains(text, "ERROR") {
 		t.Error("figures are missing")
 	}
-	if len(r.tables) != 17 || len(r.targets) < 24 {
+	if len(r.tables) != 18 || len(r.targets) < 24 {
 		t.Errorf("%d tables and %d targets", len(r.tables), len(r.targets))
 	}
 }

@@ -15,6 +15,7 @@ import (
 type rule struct {
 	name, source string
 	where, when  string
+	time         string            // its for or due, in YAML; "" if it has none
 	payload      map[string]string // nil if the rule has no payload
 	selects      func(was, is state) bool
 }
@@ -46,7 +47,7 @@ var typical = []rule{
 		"not-ready", pods, `object.metadata.namespace == "shop"`,
 		`any(object.status.conditions, .type == "Ready" and .status == "False") and ` +
 			`any(old.status.conditions, .type == "Ready" and .status == "True")`,
-		map[string]string{
+		"", map[string]string{
 			"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
 			"since": `object.status.conditions`,
 		},
@@ -58,7 +59,7 @@ var typical = []rule{
 		"restarted", pods, `object.metadata.labels.tier == "web"`,
 		`object.status.containerStatuses[0].restartCount > ` +
 			`old.status.containerStatuses[0].restartCount`,
-		map[string]string{
+		"", map[string]string{
 			"pod":      `object.metadata.name`,
 			"restarts": `object.status.containerStatuses[0].restartCount`,
 		},
@@ -67,7 +68,7 @@ var typical = []rule{
 	{
 		"started", pods, `object.metadata.namespace in ["pay", "bill"]`,
 		`object.status.phase == "Running" and old.status.phase == "Pending"`,
-		map[string]string{"pod": `object.metadata.name`, "ip": `object.status.podIP`},
+		"", map[string]string{"pod": `object.metadata.name`, "ip": `object.status.podIP`},
 		func(was, is state) bool {
 			return (is.Namespace == "pay" || is.Namespace == "bill") &&
 				is.pod.Phase == "Running" && was.pod.Phase == "Pending"
@@ -76,7 +77,7 @@ var typical = []rule{
 	{
 		"degraded", deployments, `object.metadata.labels.tier == "web"`,
 		`object.status.readyReplicas < object.spec.replicas`,
-		map[string]string{
+		"", map[string]string{
 			"deployment": `object.metadata.name`, "ready": `object.status.readyReplicas`,
 		},
 		func(_, is state) bool {
@@ -86,14 +87,14 @@ var typical = []rule{
 	{
 		"checkpoint", configmaps, `object.metadata.namespace == "audit"`,
 		`object.data["checkpoint.json"] != old.data["checkpoint.json"]`,
-		map[string]string{
+		"", map[string]string{
 			"config": `object.metadata.name`, "checkpoint": `object.data["checkpoint.json"]`,
 		},
 		func(_, is state) bool { return is.Namespace == "audit" },
 	},
 	{
 		"crash-looping", pods, `object.metadata.labels.app == "shop-api"`,
-		`any(object.status.containerStatuses, .state.waiting.reason == "CrashLoopBackOff")`, nil,
+		`any(object.status.containerStatuses, .state.waiting.reason == "CrashLoopBackOff")`, "", nil,
 		func(was, is state) bool {
 			return is.Name == "shop-api" && is.pod.Restarts > was.pod.Restarts
 		},
@@ -102,20 +103,20 @@ var typical = []rule{
 		"ready-again", pods,
 		`object.metadata.namespace == "core" and object.metadata.labels.tier == "web"`,
 		`all(object.status.containerStatuses, .ready) and ` +
-			`!all(old.status.containerStatuses, .ready)`, nil,
+			`!all(old.status.containerStatuses, .ready)`, "", nil,
 		func(was, is state) bool {
 			return is.Namespace == "core" && is.Tier == "web" && is.pod.Ready && !was.pod.Ready
 		},
 	},
 	{
 		"moved", pods, `object.metadata.labels.app == "search-worker"`,
-		`object.spec.nodeName != old.spec.nodeName`, nil,
+		`object.spec.nodeName != old.spec.nodeName`, "", nil,
 		func(was, is state) bool { return false },
 	},
 	{
 		"recovered", deployments, `object.metadata.namespace == "core"`,
 		`object.status.readyReplicas == object.spec.replicas and ` +
-			`old.status.readyReplicas < object.spec.replicas`, nil,
+			`old.status.readyReplicas < object.spec.replicas`, "", nil,
 		func(was, is state) bool {
 			return is.Namespace == "core" && is.deployment.Ready == is.deployment.Replicas &&
 				was.deployment.Ready < is.deployment.Replicas
@@ -123,7 +124,7 @@ var typical = []rule{
 	},
 	{
 		"settings", configmaps, `object.metadata.labels.app == "chat-api"`,
-		`object.data["settings.yaml"] != old.data["settings.yaml"]`, nil,
+		`object.data["settings.yaml"] != old.data["settings.yaml"]`, "", nil,
 		func(was, is state) bool { return false },
 	},
 }
@@ -207,7 +208,7 @@ func quoted(list []string) string { return `["` + strings.Join(list, `", "`) + `
 func alikeRule(r int, where string, selects func(was, is state) bool) rule {
 	return rule{
 		fmt.Sprintf("rule-%d", r), pods, where,
-		`object.status.conditions != old.status.conditions`,
+		`object.status.conditions != old.status.conditions`, "",
 		map[string]string{
 			"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
 		}, selects,
@@ -281,6 +282,9 @@ spec:
   delivery: every
   handler: none
 `, r.name, r.source, r.where, r.when)
+		if r.time != "" {
+			fmt.Fprintf(&b, "  %s\n", r.time)
+		}
 		if r.payload != nil {
 			fmt.Fprint(&b, "  payload:\n")
 		}

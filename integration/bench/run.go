@@ -52,8 +52,8 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	}
 
 	sections := []section{
-		newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s),
-		newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
+		newRows(at, s), newListing(at, s), newRules(at, s), newTimed(at, s),
+		newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
 		newNeighbours(at, s), newHanging(at, s), newCostly(at, s), newGets(at, s),
 		newLaunches(at, s), newReads(at, s),
 		newRates(at, s), newTails(at, s),

@@ -151,6 +151,49 @@ func newRules(at site, s scale) section {
 	return &ruled{f}
 }
 
+// timed measures what rules about time cost.
+type timed struct {
+	*figures
+}
+
+// The contestants of timed. Those that wait deliver nothing.
+const (
+	untimed = "10 rules of which 5 match"
+	isDue   = "the same, due long ago"
+	waits   = "the same, for an hour, so that all objects wait"
+)
+
+func newTimed(at site, s scale) section {
+	f := newFigures(at, s.updates)
+	for _, c := range []struct {
+		name, time string
+		isTold     bool
+	}{
+		{untimed, "", true},
+		{isDue, "due: time(object.metadata.creationTimestamp)", true},
+		{waits, "for: 1h", false},
+	} {
+		rules, matching := alike(10)
+		for i := range rules {
+			rules[i].time = c.time
+		}
+		if !c.isTold {
+			matching = 0
+		}
+		contestant := inProcess("", c.name, rules, "whole")
+		contestant.handled = func(change) int { return matching }
+		f.add(contestant, onlyPods(s.objects))
+	}
+	return &timed{f}
+}
+
+func (r *timed) report() (table, []target) {
+	return r.table("Rules about time", "", cpuDelta, deltaRate, restedRSS, steadyRSS), []target{
+		r.ratio("CPU per delta with due to without", false, 1.2, cpuDelta, isDue, untimed),
+		r.ratio("CPU per delta with for to without", false, 1.2, cpuDelta, waits, untimed),
+	}
+}
+
 // overlap begins the names of the contestants whose rules overlap.
 const overlap = "overlapping: "
 

@@ -29,7 +29,8 @@ func TestExamplesWithActions(t *testing.T) {
 		{"dry", dryActions},
 		{"secrets everywhere", secretsEverywhere},
 		{"together", func(t *testing.T, c *cluster.Cluster) {
-			d := harness.RunInformd(t, c.Kubeconfig(), quickened(t), "--state-dir", harness.ShortDir(t))
+			rules := quickened(t)
+			d := harness.RunInformd(t, harness.LeastRights(t, c, rules), rules, "--state-dir", harness.ShortDir(t))
 			d.AwaitReady()
 			t.Run("zones", func(t *testing.T) { podsZones(t, c) })
 			t.Run("jobs", func(t *testing.T) { jobsFinished(t, c) })
@@ -41,6 +42,8 @@ func TestExamplesWithActions(t *testing.T) {
 			}
 			d.Stop()
 		}},
+		{"nodes", nodesCordoned},
+		{"namespaces", namespacesUnowned},
 		{"network policies", defaultNetworkPolicies},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
@@ -79,7 +82,7 @@ func quickened(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
 	files := automationFiles(t)
-	if len(files) != 7 {
+	if len(files) != 9 {
 		t.Fatalf("there are %d examples", len(files))
 	}
 	for _, file := range files {

@@ -90,6 +90,19 @@ func TestExamplePodsAdded(t *testing.T) {
 		`pods-added NS/last added`)
 }
 
+func TestExamplePodsSummary(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	k.Patch(k.Create(harness.Pod("web", "nginx")), `status: {phase: Failed}`, "status")
+	d := runExample(t, "pods-summary.yaml")
+	events := d.Await("the report of the start", func(events []handler.Event) bool { return len(events) > 0 })
+	ev := events[0]
+	if ev.Name != "pods-summary" || ev.Event != "synced" || !strings.Contains(string(ev.Payload), k.Text(`"NS/web"`)) {
+		t.Errorf("the report of the start is %s %s %s", ev.Name, ev.Event, ev.Payload)
+	}
+	d.Stop()
+}
+
 func TestExampleNamespaces(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -88,6 +88,38 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 	})
 }
 
+// A group of changes comes as one event. They see each change.
+func TestOtherLanguagesItems(t *testing.T) {
+	t.Parallel()
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		h, _ := runDiary(t, command, filepath.Join(dir, "diary"), confine.Spec{})
+		change := func(n int) handler.Event {
+			return handler.Event{
+				ID: fmt.Sprint(n), Rule: "r", Event: handler.Added, Attempt: 2, Name: fmt.Sprint("web-", n),
+				Payload: json.RawMessage(fmt.Sprint(9007199254740993 + n)),
+			}
+		}
+		const items = 1000 // as many as an event can have
+		ev := change(items - 1)
+		for n := range items {
+			ev.Items = append(ev.Items, change(n))
+		}
+		if _, err := h.Handle(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+		entries := readDiary(t, dir)
+		if len(entries) != items {
+			t.Fatalf("%d changes were written, want %d", len(entries), items)
+		}
+		for n, e := range entries {
+			want := change(n)
+			if e.ID != want.ID || e.Name != want.Name || e.Attempt != 2 || string(e.Data) != string(want.Payload) {
+				t.Errorf("change %d: got %+v", n, e)
+			}
+		}
+	})
+}
+
 // They report all mistakes in their config at once, each with its place.
 func TestOtherLanguagesRefuse(t *testing.T) {
 	t.Parallel()

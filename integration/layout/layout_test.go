@@ -63,30 +63,37 @@ var mayImport = map[string][]string{
 	"internal/seldom":  {},
 	"internal/slack":   {},
 	"internal/socket":  {},
+	"engine/count":     {},
 	"engine/object":    {},
 	"engine/delta":     {"engine/object"},
-	"engine/expr":      {"engine/delta", "engine/object"},
-	"engine/rule":      {"engine/expr", "engine/delta", "engine/object", "plugins/handler"},
-	"engine/plan":      {"config", "engine/rule", "engine/timing", "engine/expr", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/schema":    {},
+	"engine/expr":      {"engine/delta", "engine/object", "engine/schema"},
+	"engine/rule":      {"engine/count", "engine/expr", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/plan":      {"config", "engine/rule", "engine/timing", "engine/expr", "engine/schema", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/rights":    {"config", "engine/delta", "engine/plan", "engine/rule", "plugins/handler"},
 	"engine/evaluate":  {"engine/rule", "engine/timing", "engine/expr", "engine/delta", "engine/object"},
-	"engine/resume":    {"engine/expr", "engine/object"},
-	"engine/timing":    {},
-	"engine/delivery":  {"engine/delta", "plugins/handler"},
+	"engine/explain": {
+		"engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/trail", "engine/delta", "engine/object",
+	},
+	"engine/resume":   {"engine/expr", "engine/object"},
+	"engine/timing":   {},
+	"engine/delivery": {"engine/count", "engine/delta", "plugins/handler"},
 	"engine/prepare": {
-		"engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
+		"engine/count", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/queue":    {},
+	"engine/trail":    {"engine/delta"},
 	"engine/source":   {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
 	"engine/action":   {"engine/delta", "engine/object", "plugins/handler"},
-	"engine/dispatch": {"engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/dispatch": {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
 	"engine": {
 		"config", "engine/source", "engine/action", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
-		"engine/evaluate", "engine/resume", "engine/timing", "engine/prepare", "engine/delivery",
+		"engine/evaluate", "engine/resume", "engine/timing", "engine/count", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/simulate": {
-		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/object", "engine/object/scan", "engine/plan", "engine/queue",
-		"engine/state",
+		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/explain", "engine/object", "engine/object/scan", "engine/plan",
+		"engine/queue", "engine/state",
 		"plugins/handler",
 	},
 	"plugins/handler":                    {},
@@ -100,17 +107,23 @@ var mayImport = map[string][]string{
 	"plugins/handler/handlertest/testca": {},
 	"plugins/builtin":                    {"engine/expr", "engine/rule", "plugins/handler"},
 	"cmd/informd/cli":                    {},
-	"cmd/informd/control":                {"engine/object", "plugins/handler"},
+	"cmd/informd/control":                {"engine/explain", "engine/object", "plugins/handler"},
 	"cmd/informd/locate":                 {},
 	"cmd/informd/manifests":              {"config", "engine/plan"},
 	"cmd/informd/launch":                 {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
 	"cmd/informd/client": {
-		"config", "engine/expr", "engine/object", "engine/object/scan",
-		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "plugins/handler", "plugins/serve",
+		"config", "engine/delta", "engine/explain", "engine/expr", "engine/object", "engine/object/scan", "engine/plan",
+		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "cmd/informd/manifests", "plugins/handler", "plugins/serve",
 	},
+	"cmd/informd/schemas":          {"config", "engine/plan", "engine/schema"},
+	"cmd/informd/schemas/served":   {"cmd/informd/cli", "cmd/informd/locate", "engine/schema"},
+	"cmd/informd/schemas/generate": {"engine/schema"},
 	"cmd/informd/offline": {
-		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/object", "engine/plan",
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "cmd/informd/schemas", "config", "engine/object", "engine/plan",
 		"plugins/handlerpb", "plugins/host", "plugins/host/confine",
+	},
+	"cmd/informd/rbac": {
+		"cmd/informd/cli", "cmd/informd/locate", "cmd/informd/manifests", "config", "engine/plan", "engine/rights",
 	},
 	"cmd/informd/trial": {
 		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config",
@@ -118,15 +131,21 @@ var mayImport = map[string][]string{
 		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/ruletest": {
-		"cmd/informd/cli", "cmd/informd/manifests", "config", "engine", "engine/expr", "engine/object", "engine/plan", "engine/simulate",
+		"cmd/informd/cli", "cmd/informd/manifests", "cmd/informd/schemas", "config",
+		"engine", "engine/expr", "engine/object", "engine/plan", "engine/simulate",
 		"internal/printable", "plugins/handler",
 	},
-	"cmd/informd/daemon": {
-		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
-		"engine", "engine/action", "engine/delivery", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
-		"internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
+	"cmd/informd/recording": {
+		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "cmd/informd/manifests", "cmd/informd/ruletest", "config",
+		"engine", "engine/object", "engine/object/scan", "engine/plan", "engine/simulate",
 	},
-	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/ruletest", "cmd/informd/trial", "plugins/host/shim/install"},
+	"cmd/informd/daemon": {
+		"cmd/informd/schemas/served",
+		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "cmd/informd/rbac", "config",
+		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan",
+		"engine/rights", "engine/source", "engine/state", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
+	},
+	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/ruletest", "cmd/informd/schemas/served", "cmd/informd/trial", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},
 }
 
@@ -226,7 +245,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler", "integration/bench"},
-		"k8s.io/client-go":               {"engine", "engine/source", "engine/action", "cmd/informd/daemon", "cmd/informd/locate", "integration"},
+		"k8s.io/client-go":               {"engine", "engine/source", "engine/action", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
 		"github.com/cockroachdb/pebble":  {"engine/state"},
 		"github.com/spf13/cobra":         {"cmd/informd"},
@@ -250,8 +269,8 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 // A pure package is a function of its arguments: it knows no clock, network, file or logger and
 // starts no goroutine.
 func TestPurePackages(t *testing.T) {
-	pure := []string{"internal/nearest", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan",
-		"engine/expr/value", "engine/evaluate", "engine/resume", "engine/timing", "engine/delivery", "engine/prepare"}
+	pure := []string{"internal/nearest", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan", "engine/schema",
+		"engine/expr/value", "engine/evaluate", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/rights"}
 	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
 		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",
 		"golang.org/x/sys/unix", "k8s.io/klog/v2"}

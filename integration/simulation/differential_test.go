@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/simulate"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
@@ -91,10 +93,25 @@ type history struct {
 	// hasLatest says that a rule merges changes that wait. Then an object changes at most once while
 	// the engine is stopped, because it depends on the weather what the engine merges.
 	hasLatest bool
+	// hasGroups says that rules may have groups, and that one may have no source.
+	hasGroups bool
+	// gathersMoments says that a rule gathers what a moment tells it. Then no moment passes while the
+	// engine is stopped: once it runs again, what it missed and a group that is due come at once, in
+	// no order.
+	gathersMoments bool
+	// isOrdered says that groups have changes of several objects. Then whatever shows the engine many
+	// objects at once, in no order, is left out. It begins with nothing and keeps its state, the
+	// history of the server is not lost, and another plan has the same rules with other groups.
+	isOrdered bool
+	specs     []spec // of the rules, if isOrdered
 }
 
+// spec is what a rule of an ordered history keeps, whatever its group. by is what groups are by.
+type spec struct{ text, by string }
+
 func compare(t *testing.T, seed uint64) (events int) {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 16)), t: t, seed: seed}
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 16)), t: t, seed: seed, hasGroups: true}
+	h.isOrdered = h.IntN(3) == 0
 	p := h.plan()
 	real := newReal(t)
 	sim, err := simulate.New(p, simulate.Options{Start: began, Answer: answer, Stopped: true})
@@ -104,7 +121,9 @@ func compare(t *testing.T, seed uint64) (events int) {
 	defer sim.Close()
 	both := &sides{history: h, real: real, sim: sim, plan: p, told: make(map[string][]string)}
 	for range h.IntN(8) {
-		both.change()
+		if !h.isOrdered {
+			both.change()
+		}
 	}
 	both.run(simulate.Resumption{})
 	for range 4 {
@@ -146,13 +165,26 @@ func (h *history) plan() *plan.Plan {
 		fmt.Fprintf(&text, "---\napiVersion: informd.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: {%s}\n", kind, name, spec)
 	}
 	keep := pick(h, "whole", "needed")
+	if h.isOrdered { // what is kept must not change either
+		keep = "whole"
+	}
 	manifest("Source", "maps", "resource: v1/configmaps, keep: "+keep)
 	manifest("Source", "labelled", "resource: v1/configmaps, labelSelector: app=web, keep: "+keep)
 	manifest("Source", "shop", "resource: v1/configmaps, namespaces: [shop], keep: "+keep)
 	manifest("Source", "hidden", "resource: v1/secrets, keep: "+keep)
 	manifest("Source", "zones", "resource: v1/nodes, indexes: {size: object.data.size}, keep: "+keep)
 	text.WriteString(handlers)
-	h.hasLatest = false
+	if h.isOrdered {
+		h.groupedRules(manifest)
+		return h.compile(text.String())
+	}
+	h.hasLatest, h.gathersMoments = false, false
+	if cron := pick(h, "", "*/2 * * * *", "* * * * *"); h.hasGroups && cron != "" {
+		group := pick(h, "", "", ", group: {wait: 2m}", ", group: {every: 3m}")
+		h.gathersMoments = group != ""
+		manifest("Rule", "alone", "handler: h, schedule: {cron: '"+cron+"'}, delivery: every, "+
+			`payload: 'map(lookup("zones.size", "1"), .metadata.name)'`+group)
+	}
 	for i := range 5 {
 		source := pick(h, "maps", "maps", "labelled", "shop", "hidden", "hidden", "zones")
 		spec := "handler: h, source: " + source
@@ -166,9 +198,16 @@ func (h *history) plan() *plan.Plan {
 		if events := pick(h, "", "", "added, deleted, synced", "added, updated", "updated, deleted"); events != "" {
 			spec += ", events: [" + events + "]"
 		}
+		// A rule that gathers looks into no other source, also not in another plan. Whether it looks when
+		// a change comes or when its group is told depends on the weather.
+		mayGather := h.hasGroups && i < 3
+		group := ""
+		if mayGather {
+			group = h.group(pick(h, "none", "none", "", "[object.metadata.name, object.metadata.namespace]"))
+		}
 		zones := `map(lookup("zones.size", object.data.size), .metadata.name)`
 		found := `len(lookup("zones.size", object.data.size)) > 0`
-		if source == "zones" { // while it catches up, what it finds in its own source depends on the weather
+		if source == "zones" || mayGather { // while it catches up, what it finds in its own source depends on the weather
 			zones, found = "object.data", ""
 		}
 		if payload := pick(h, "", `[event, object.data.size, old.data.size]`, `object.data`, zones); payload != "" || keep == "needed" {
@@ -196,13 +235,72 @@ func (h *history) plan() *plan.Plan {
 				spec += ", resync: 1m"
 			}
 		}
+		// Rounds are left out for the same reason. What counts together are changes of one object,
+		// because the order of others depends on the weather.
+		if count := pick(h, "", "", "times: 2, within: 2m", "times: 3, within: 30m", "times: 2, within: 3m, by: [object.metadata.name, object.metadata.namespace, object.data.size]",
+			"times: 2, within: 2m, at: 'object.data.due == nil ? nil : time(object.data.due)'"); count != "" && delivery == "every" &&
+			!strings.Contains(spec, "schedule") && !strings.Contains(spec, "resync") {
+			spec += ", count: {" + strings.Replace(strings.Replace(count, "[", "'[", 1), "]", "]'", 1) + "}"
+		}
+		if group != "" {
+			isMoment := func(field string) bool { return strings.Contains(spec, field) }
+			h.gathersMoments = h.gathersMoments || slices.ContainsFunc([]string{" for:", " due:", " schedule:", " resync:"}, isMoment)
+		}
+		spec += group
 		manifest("Rule", fmt.Sprint("r", i), spec)
 	}
-	h.rules = text.String()
-	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(text.String())}})
+	return h.compile(text.String())
+}
+
+// group returns a random group by an expression, or by the object if there is none.
+func (h *history) group(by string) string {
+	if by == "none" {
+		return ""
+	}
+	fields := pick(h, "wait: 1m", "wait: 2m", "every: 2m", "every: 3m", "wait: 1m, every: 1m", "wait: 2m, every: 3m")
+	if by != "" {
+		fields += ", by: '" + by + "'"
+	}
+	return ", group: {" + fields + "}"
+}
+
+// groupedRules makes rules with groups of many objects. Only their groups differ from one plan to
+// the next. Their payloads name the group, so that its events can be compared in their order.
+func (h *history) groupedRules(manifest func(kind, name, spec string)) {
+	if h.specs == nil {
+		for range 5 {
+			text := "handler: h, source: " + pick(h, "maps", "maps", "labelled", "shop", "hidden", "zones") +
+				", delivery: " + pick(h, "latest", "every")
+			if where := pick(h, "", "", `object.data.size != "2"`, `object.metadata.labels.app == "web"`); where != "" {
+				text += ", where: '" + where + "'"
+			}
+			if events := pick(h, "", "", "added, deleted, synced", "updated, deleted"); events != "" {
+				text += ", events: [" + events + "]"
+			}
+			if when := pick(h, "", "", `object.data.size != old.data.size`); when != "" {
+				text += ", when: '" + when + "'"
+			}
+			if count := pick(h, "", "", "times: 2, within: 2m", "times: 2, within: 30m"); count != "" {
+				text += ", count: {" + count + "}"
+			}
+			by := pick(h, "1", "object.data.size", "[object.metadata.namespace, object.data.size]")
+			text += ", payload: '{group: " + by + ", change: [event, object.data.size, old.data.size]}'"
+			h.specs = append(h.specs, spec{text, by})
+		}
+	}
+	h.hasLatest = true // a rule may have no group in the next plan
+	for i, s := range h.specs {
+		manifest("Rule", fmt.Sprint("r", i), s.text+h.group(pick(h, "none", s.by, s.by, s.by)))
+	}
+}
+
+func (h *history) compile(text string) *plan.Plan {
+	h.t.Helper()
+	h.rules = text
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(text)}})
 	p, more := plan.Compile(c)
 	for _, m := range append(mistakes, more...) {
-		h.t.Fatalf("%v in\n%s", m, text.String())
+		h.t.Fatalf("%v in\n%s", m, text)
 	}
 	return p
 }
@@ -296,7 +394,8 @@ func (s *sides) settle() {
 		s.count++
 		s.note("  %s: %s", key, text)
 	}
-	s.real.settle(s.count, func() string { return fmt.Sprintf("seed %d\n%s", s.seed, strings.Join(s.log, "\n")) })
+	status, _ := s.sim.Status()
+	s.real.settle(s.count, status, func() string { return fmt.Sprintf("seed %d\n%s", s.seed, strings.Join(s.log, "\n")) })
 }
 
 func (s *sides) stop() {
@@ -325,33 +424,102 @@ func (s *sides) restart() {
 		s.change()
 	}
 	s.changed = nil
-	down := time.Duration(s.IntN(3)) * time.Minute
-	s.must(s.sim.Advance(down))
-	s.real.clock.ahead.Add(int64(down))
-	r := simulate.Resumption{HistoryLost: s.IntN(4) == 0, StateLost: s.IntN(6) == 0}
+	r := simulate.Resumption{HistoryLost: !s.isOrdered && s.IntN(4) == 0, StateLost: !s.isOrdered && s.IntN(6) == 0}
+	gathersMoments := s.gathersMoments
 	if s.IntN(3) == 0 {
 		r.Plan = s.history.plan()
+	}
+	if down := time.Duration(s.IntN(3)) * time.Minute; !gathersMoments && !s.gathersMoments {
+		s.must(s.sim.Advance(down))
+		s.real.clock.ahead.Add(int64(down))
 	}
 	s.run(r)
 }
 
-// line returns whom an event is about, and its text.
+// line returns whom an event is about, and its text. An event of many objects is about the group that
+// its payload names.
 func line(ev handler.Event) (key, text string) {
-	for _, object := range []*json.RawMessage{&ev.Object, &ev.Old} { // the order of their fields differs
+	sortFields(&ev)
+	ev.Items = slices.Clone(ev.Items)
+	for i := range ev.Items {
+		sortFields(&ev.Items[i])
+	}
+	body, _ := json.Marshal(ev)
+	var payload struct{ Group any }
+	if json.Unmarshal(ev.Payload, &payload) == nil && payload.Group != nil && ev.Items != nil {
+		return fmt.Sprintf("%s of group %v", ev.Rule, payload.Group), string(body)
+	}
+	return fmt.Sprintf("%s of %s %s/%s", ev.Rule, ev.Resource.Resource, ev.Namespace, ev.Name), string(body)
+}
+
+// sortFields sorts the fields of an event's objects, whose order differs.
+func sortFields(ev *handler.Event) {
+	for _, object := range []*json.RawMessage{&ev.Object, &ev.Old} {
 		var tree any
 		if *object != nil && json.Unmarshal(*object, &tree) == nil {
 			*object, _ = json.Marshal(tree)
 		}
 	}
-	body, _ := json.Marshal(ev)
-	return fmt.Sprintf("%s of %s %s/%s", ev.Rule, ev.Resource.Resource, ev.Namespace, ev.Name), string(body)
 }
 
 // still is a clock that moves only when a test moves it.
-type still struct{ ahead atomic.Int64 }
+type still struct {
+	ahead  atomic.Int64
+	mu     sync.Mutex
+	timers map[*timer]bool // those that are set; guarded by mu
+}
 
 func (c *still) Now() time.Time                  { return began.Add(time.Duration(c.ahead.Load())) }
 func (c *still) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// timer is a timer of a still clock. It implements queue.Timer.
+type timer struct {
+	clock *still
+	call  func()
+	due   time.Time // guarded by clock.mu
+}
+
+// AfterFunc returns a timer that ring calls.
+func (c *still) AfterFunc(d time.Duration, call func()) queue.Timer {
+	t := &timer{clock: c, call: call}
+	t.Reset(d)
+	return t
+}
+
+// Reset implements queue.Timer.
+func (t *timer) Reset(d time.Duration) (was bool) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	was = t.clock.timers[t]
+	t.due, t.clock.timers[t] = t.clock.Now().Add(d), true
+	return was
+}
+
+// Stop implements queue.Timer.
+func (t *timer) Stop() (was bool) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	was = t.clock.timers[t]
+	delete(t.clock.timers, t)
+	return was
+}
+
+// ring calls the functions of the timers that are due, and reports whether there were any.
+func (c *still) ring() (rang bool) {
+	var due []*timer
+	c.mu.Lock()
+	for t := range c.timers {
+		if !t.due.After(c.Now()) {
+			due = append(due, t)
+			delete(c.timers, t)
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range due {
+		t.call()
+	}
+	return len(due) > 0
+}
 
 // real is an engine that runs against a server.
 type real struct {
@@ -372,7 +540,7 @@ func newReal(t *testing.T) *real {
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Serve(secrets, "Secret", true)
 	server.Serve(nodes, "Node", false)
-	return &real{t: t, server: server, clock: new(still), dir: t.TempDir(), end: func() {}}
+	return &real{t: t, server: server, clock: &still{timers: make(map[*timer]bool)}, dir: t.TempDir(), end: func() {}}
 }
 
 // Handle implements handler.Handler.
@@ -412,7 +580,7 @@ func (r *real) run(p *plan.Plan, o simulate.Resumption) {
 		r.t.Fatal(err)
 	}
 	r.engine, err = engine.New(p, engine.Cluster{Config: r.server.Config(), HTTP: client, Discovery: served},
-		map[string]engine.Handler{"h": r}, engine.Options{Logger: log, Clock: r.clock, State: store})
+		map[string]engine.Handler{"h": r}, engine.Options{Logger: log, Clock: r.clock, AfterFunc: r.clock.AfterFunc, State: store})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -429,33 +597,52 @@ func (r *real) run(p *plan.Plan, o simulate.Resumption) {
 
 func (r *real) stop() { r.end() }
 
-// pass lets time pass for the engine.
+// pass lets time pass for the engine. As in a simulation, groups that are due come before the
+// objects that are.
 func (r *real) pass(d time.Duration) {
-	// An informer may still be telling a rule that has just ceased to wait for another source. That
-	// has to happen at the time before.
-	r.each(func(i *source.Informer) { i.Visit(func(iter.Seq[*object.Object]) {}) })
-	r.clock.ahead.Add(int64(d))
-	r.each((*source.Informer).Wake)
-}
-
-// each calls f with each informer of the engine.
-func (r *real) each(f func(*source.Informer)) {
+	var informers []*source.Informer
 	for _, s := range r.engine.Status().Sources {
 		view, _ := r.engine.Source(s.Name)
 		for _, i := range view.Informers() {
-			f(i)
+			if !slices.Contains(informers, i) {
+				informers = append(informers, i)
+			}
 		}
 	}
+	between(informers, func() {
+		r.clock.ahead.Add(int64(d))
+		r.clock.ring()
+	})
+	r.engine.Wake()
 }
 
-// settle waits until the engine has told n events in all, and is at rest.
-func (r *real) settle(n int, about func() string) {
+// between calls f between two steps of all informers. So it also waits for one that is telling a rule
+// that has just ceased to wait for another source.
+func between(informers []*source.Informer, f func()) {
+	if len(informers) == 0 {
+		f()
+		return
+	}
+	informers[0].Visit(func(iter.Seq[*object.Object]) { between(informers[1:], f) })
+}
+
+// settle waits until the engine has told n events in all, is at rest, and its rules are where those of
+// the simulation are. Timers that are due ring only while it is at rest otherwise: so it does not
+// depend on the weather which changes come in one event of a group.
+func (r *real) settle(n int, want engine.Status, about func() string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		why := r.unrest()
+		if why == "" && r.clock.ring() {
+			continue
+		}
 		r.mu.Lock()
 		told := len(r.told)
 		r.mu.Unlock()
-		if why := r.unrest(); told >= n && why == "" {
+		if why == "" {
+			why = r.differs(want)
+		}
+		if told >= n && why == "" {
 			return
 		} else if time.Now().After(deadline) {
 			r.t.Fatalf("the engine has told %d events of %d: %s; %s", told, n, why, about())
@@ -481,6 +668,23 @@ func (r *real) unrest() string {
 		}
 	}
 	return ""
+}
+
+// differs says what rules have yet to gather and to wait for, to be where those of the simulation are.
+func (r *real) differs(want engine.Status) string {
+	type waits struct {
+		Rule               string
+		Pending, Gathered  int
+		NextDue, NextRound time.Time
+		NextEvent          time.Time
+	}
+	of := func(s engine.Status) (all []waits) {
+		for _, rule := range s.Rules {
+			all = append(all, waits{rule.Name, rule.Pending, rule.Gathered, rule.NextDue, rule.NextRound, rule.NextEvent})
+		}
+		return all
+	}
+	return gocmp.Diff(of(want), of(r.engine.Status()))
 }
 
 // perObject returns what was told about each object, by rule.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,4 +139,65 @@ func (f *flapper) wantLasting(t *testing.T, lasts time.Duration, ev handler.Even
 		}
 	}
 	t.Errorf("%s was told at %s, but the turns were %s", ev.ID, payload.At, f.turns)
+}
+
+// TestScheduleOverKills kills the daemon at random moments around full minutes. A rule without a
+// source has one event per minute, none under another id, and one action.
+func TestScheduleOverKills(t *testing.T) {
+	t.Parallel()
+	minutes := 1
+	if harness.Soak() {
+		minutes = 30
+	}
+	random := rand.New(rand.NewPCG(harness.Seed(t), 0))
+	c := cluster.Shared(t)
+	k := harness.NewKube(t, c)
+	k.Create(harness.ConfigMap("a", "{state: out}"))
+	state := harness.NewStateDir(t, c.Kubeconfig(), harness.ShortDir(t))
+	rules := k.Text(harness.Source("configmaps", harness.ConfigMaps+", indexes: {byName: object.metadata.name}") +
+		harness.Handler("log", "builtin: log") +
+		harness.Rule("minutely", "schedule: {cron: '* * * * *'}, delivery: every, handler: log, "+
+			`payload: {maps: 'map(lookup("configmaps.byName", "a"), .metadata.name)'}, `+
+			"actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: 'by-${object.metadata.name}', namespace: NS}, data: {at: '${now()}'}}}}]"))
+	var told []handler.Event
+	d := state.Settled(rules)
+	first := time.Now().Truncate(time.Minute) // it may have begun just then
+	for last := first.Add(time.Duration(minutes) * time.Minute); time.Now().Before(last); d = state.Run(rules) {
+		next := time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) - time.Second
+		time.Sleep(max(0, next) + time.Duration(random.IntN(2000))*time.Millisecond)
+		d.Kill()
+		told = append(told, d.Events...)
+	}
+	moments := func() (ids []string) {
+		for _, ev := range append(told, d.Events...) {
+			if !slices.Contains(ids, ev.ID) { // after a kill, some come again
+				ids = append(ids, ev.ID)
+			}
+		}
+		return ids
+	}
+	last := fmt.Sprintf("/%d", first.Add(time.Duration(minutes)*time.Minute).Unix())
+	d.Until("every minute is told", func() bool {
+		return slices.ContainsFunc(moments(), func(id string) bool { return strings.HasSuffix(id, last) })
+	})
+	d.AwaitDelivered()
+	d.Stop()
+	all := moments()
+	if !strings.HasSuffix(all[0], fmt.Sprintf("/%d", first.Unix())) {
+		first = first.Add(time.Minute)
+	}
+	for i, id := range all {
+		at := first.Add(time.Duration(i) * time.Minute)
+		if want := fmt.Sprintf("minutely/minutely/synced/1/%d", at.Unix()); id != want {
+			t.Errorf("moment %d has the id %s, want %s", i, id, want)
+		}
+	}
+	for _, ev := range append(told, d.Events...) {
+		if string(ev.Payload) != `{"maps":["a"]}` {
+			t.Errorf("%s has the payload %s", ev.ID, ev.Payload)
+		}
+	}
+	if _, err := k.ConfigMap("by-minutely"); err != nil {
+		t.Error(err)
+	}
 }

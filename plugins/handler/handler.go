@@ -11,10 +11,10 @@
 //
 //   - Delivery is at least once. A repeat carries the same Event.ID and a higher Event.Attempt,
 //     also after a restart of the handler.
-//   - Events of one rule for one object come in order and never overlap. Events of different
-//     objects, and of different rules, come in parallel: as many at once as the operator
-//     configured, and in addition some that take much longer than the others. A handler that
-//     cannot bear that says so with Description.Concurrency.
+//   - Events of one rule for one object come in order and never overlap. If the rule has a group,
+//     this holds for the events of one group. Other events come in parallel: as many at once as
+//     the operator configured, and in addition some that take much longer than the others. A
+//     handler that cannot bear that says so with Description.Concurrency.
 //   - informd cancels and retries an event that the handler does not answer within its time limit.
 package handler
 
@@ -51,9 +51,9 @@ const (
 	Synced  = "synced"  // the object was there when the rule began, or it was time for a resync
 )
 
-// Event is one change of one object that one rule selected. The exec builtin's commands read its
-// JSON form on standard input, and the log builtin writes it. It has many fields because it
-// mirrors the protocol's message.
+// Event is one change of one object that one rule selected, or all changes of one group if the rule
+// has a group: see Items. The exec builtin's commands read its JSON form on standard input, and the
+// log builtin writes it. It has many fields because it mirrors the protocol's message.
 type Event struct {
 	// ID is the same on every attempt, also after a restart. A handler that must not act twice
 	// remembers it.
@@ -84,6 +84,13 @@ type Event struct {
 	// cache just before each attempt, so they are never older than the event. A name for which it
 	// finds nothing has an empty list. nil if the rule attaches nothing.
 	Attached map[string][]json.RawMessage `json:"attached,omitempty"`
+	// Items are all changes that this event stands for, oldest first; nil unless the rule has a
+	// group. The last item is the event itself, so a handler that ignores Items sees the newest
+	// change of the group. Each item has its own ID, Event, Namespace, Name, UID and
+	// ResourceVersion, and its own Payload, or Object and Old. Its Rule, Resource and Attempt are
+	// those of the event, its Attached and Items nil. One answer is the answer for all of them.
+	// At most 1,000 items, and 4 MiB in total unless a single item is larger.
+	Items []Event `json:"items,omitempty"`
 }
 
 // Resource names a type of object as the API server does: {"apps", "v1", "deployments"}. Group is

@@ -92,8 +92,8 @@ type DescribeResponse struct {
 	// operator's limit of those that are not slow. 0 means that the handler sets no limit.
 	Concurrency uint32 `protobuf:"varint,3,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// How many bytes of events the handler can bear at once, counted as the sum of an Event's JSON
-	// fields. A larger event is sent alone. 0 means 4 MiB, and 16 MiB of slow events in addition.
-	// informd uses at most 64 MiB.
+	// fields, plus 512 bytes and the JSON fields of each item. A larger event is sent alone. 0 means
+	// 4 MiB, and 16 MiB of slow events in addition. informd uses at most 64 MiB.
 	WindowBytes uint64 `protobuf:"varint,4,opt,name=window_bytes,json=windowBytes,proto3" json:"window_bytes,omitempty"`
 	// A JSON Schema of the config, or empty. At most 1 MiB.
 	ConfigSchema []byte `protobuf:"bytes,5,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
@@ -542,8 +542,8 @@ func (x *DeliverRequest) GetCancel() []uint64 {
 	return nil
 }
 
-// Event is one change of one object that one rule selected. At most one event per rule and object
-// is in flight.
+// Event is one change of one object that one rule selected, or the changes of one group. At most one
+// event per rule and object, or per rule and group, is in flight.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of this attempt on the stream: unique, counted from 1. Answers name it.
@@ -570,7 +570,12 @@ type Event struct {
 	TimeLimit *durationpb.Duration `protobuf:"bytes,14,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
 	// The objects that the rule's attach found, by their names there, as they were in the cache just
 	// before this attempt. A name has no items if nothing was found. Empty if the rule has no attach.
-	Attached      map[string]*Objects `protobuf:"bytes,15,rep,name=attached,proto3" json:"attached,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Attached map[string]*Objects `protobuf:"bytes,15,rep,name=attached,proto3" json:"attached,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// All changes that the event stands for, oldest first. Empty unless the rule has a group. The last
+	// item is the event itself, so a handler that ignores items sees the newest change of the group.
+	// An item has every field but seq, time_limit, attached and items: the answer to the event is the
+	// answer for all of them. At most 1,000, and 4 MiB in total unless a single item is larger.
+	Items         []*Event `protobuf:"bytes,16,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,6 +711,13 @@ func (x *Event) GetTimeLimit() *durationpb.Duration {
 func (x *Event) GetAttached() map[string]*Objects {
 	if x != nil {
 		return x.Attached
+	}
+	return nil
+}
+
+func (x *Event) GetItems() []*Event {
+	if x != nil {
+		return x.Items
 	}
 	return nil
 }
@@ -1673,7 +1685,7 @@ const file_handler_proto_rawDesc = "" +
 	"\rDrainResponse\"[\n" +
 	"\x0eDeliverRequest\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.informd.handler.v1.EventR\x06events\x12\x16\n" +
-	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\xb3\x04\n" +
+	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\xe4\x04\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1691,7 +1703,8 @@ const file_handler_proto_rawDesc = "" +
 	"\apayload\x18\r \x01(\fR\apayload\x128\n" +
 	"\n" +
 	"time_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12C\n" +
-	"\battached\x18\x0f \x03(\v2'.informd.handler.v1.Event.AttachedEntryR\battached\x1aX\n" +
+	"\battached\x18\x0f \x03(\v2'.informd.handler.v1.Event.AttachedEntryR\battached\x12/\n" +
+	"\x05items\x18\x10 \x03(\v2\x19.informd.handler.v1.EventR\x05items\x1aX\n" +
 	"\rAttachedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.informd.handler.v1.ObjectsR\x05value:\x028\x01\"\x1f\n" +
@@ -1804,39 +1817,40 @@ var file_handler_proto_depIdxs = []int32{
 	12, // 2: informd.handler.v1.Event.resource:type_name -> informd.handler.v1.Resource
 	26, // 3: informd.handler.v1.Event.time_limit:type_name -> google.protobuf.Duration
 	25, // 4: informd.handler.v1.Event.attached:type_name -> informd.handler.v1.Event.AttachedEntry
-	14, // 5: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
-	15, // 6: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
-	16, // 7: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
-	17, // 8: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
-	18, // 9: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
-	26, // 10: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
-	20, // 11: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
-	21, // 12: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
-	22, // 13: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
-	23, // 14: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
-	24, // 15: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
-	12, // 16: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
-	19, // 17: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
-	19, // 18: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
-	19, // 19: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
-	19, // 20: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
-	19, // 21: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
-	11, // 22: informd.handler.v1.Event.AttachedEntry.value:type_name -> informd.handler.v1.Objects
-	0,  // 23: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
-	2,  // 24: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
-	5,  // 25: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
-	7,  // 26: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
-	9,  // 27: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
-	1,  // 28: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
-	3,  // 29: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
-	6,  // 30: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
-	8,  // 31: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
-	13, // 32: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
-	28, // [28:33] is the sub-list for method output_type
-	23, // [23:28] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	10, // 5: informd.handler.v1.Event.items:type_name -> informd.handler.v1.Event
+	14, // 6: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
+	15, // 7: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
+	16, // 8: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
+	17, // 9: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
+	18, // 10: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
+	26, // 11: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
+	20, // 12: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
+	21, // 13: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
+	22, // 14: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
+	23, // 15: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
+	24, // 16: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
+	12, // 17: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
+	19, // 18: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
+	19, // 19: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
+	19, // 20: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
+	19, // 21: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
+	19, // 22: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
+	11, // 23: informd.handler.v1.Event.AttachedEntry.value:type_name -> informd.handler.v1.Objects
+	0,  // 24: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
+	2,  // 25: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
+	5,  // 26: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
+	7,  // 27: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
+	9,  // 28: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
+	1,  // 29: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
+	3,  // 30: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
+	6,  // 31: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
+	8,  // 32: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
+	13, // 33: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }

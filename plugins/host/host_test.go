@@ -22,6 +22,22 @@ func pod(name string) handler.Event {
 	}
 }
 
+// back sends an event that the handler echo returns, and compares.
+func back(t *testing.T, h *host.Host, sent handler.Event) {
+	t.Helper()
+	a, err := h.Handle(t.Context(), sent)
+	if err != nil || len(a.Actions) != 1 {
+		t.Fatalf("back: got %v, %v", a, err)
+	}
+	var got handler.Event
+	if err := json.Unmarshal(a.Actions[0].Object, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sent, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
@@ -42,19 +58,14 @@ func TestAnswers(t *testing.T) {
 
 	// Events and answers arrive unchanged, to the byte.
 	sent := pod("back")
-	a, err := h.Handle(t.Context(), sent)
-	if err != nil || len(a.Actions) != 1 {
-		t.Fatalf("back: got %v, %v", a, err)
-	}
-	var got handler.Event
-	if err := json.Unmarshal(a.Actions[0].Object, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(sent, got); diff != "" {
-		t.Error(diff)
-	}
+	back(t, h, sent)
+	older, newer := pod("older"), sent
+	older.Object, older.Old, older.Payload = nil, nil, json.RawMessage(`{"n":9007199254740993}`)
+	sent.Items = []handler.Event{older, newer}
+	back(t, h, sent)
+
 	if got := h.Status(); got.State != host.Running || got.Handler.Name != "echo" || got.Handler.Version != "1.2.3" || got.PID == 0 ||
-		got.Counts.Sent != 5 || got.Counts.Answered != 5 {
+		got.Counts.Sent != 6 || got.Counts.Answered != 6 {
 		t.Errorf("status: %+v", got)
 	}
 }

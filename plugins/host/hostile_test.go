@@ -574,6 +574,19 @@ func TestLargeEvents(t *testing.T) {
 			}
 		})
 	}
+	for i := range 32 { // small ones, which one message could not hold
+		wg.Go(func() {
+			ev := pod(fmt.Sprint("done-group-", i))
+			for n := range 1000 {
+				item := pod(fmt.Sprint(strings.Repeat("x", 240), n))
+				item.Object, item.Old = []byte("1"), nil
+				ev.Items = append(ev.Items, item)
+			}
+			if _, err := h.Handle(t.Context(), ev); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	wg.Wait()
 	ev := pod("done")
 	ev.Object = make([]byte, 64<<20)

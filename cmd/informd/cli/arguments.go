@@ -55,11 +55,7 @@ const manifestFlagName = "filename"
 
 // ManifestFlag adds the flag -f, which is required.
 func ManifestFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil,
-		"`PATH` of a manifest, or of a folder tree; repeatable")
-	if err := cmd.MarkFlagFilename(manifestFlagName, "yaml", "yml"); err != nil {
-		panic(err) // the flag was just defined
-	}
+	OptionalManifestFlag(cmd, paths)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case len(*paths) == 0:
@@ -68,6 +64,15 @@ func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 			return errors.New("-f is empty: name a manifest, or a folder of them")
 		}
 		return nil
+	}
+}
+
+// OptionalManifestFlag adds the flag -f.
+func OptionalManifestFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil,
+		"`PATH` of a manifest, or of a folder tree; repeatable")
+	if err := cmd.MarkFlagFilename(manifestFlagName, "yaml", "yml"); err != nil {
+		panic(err) // the flag was just defined
 	}
 }
 

@@ -18,10 +18,11 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 )
 
-// NewCommands returns informd status, get, eval, dead and rule.
+// NewCommands returns informd status, explain, events, get, eval, dead and rule.
 func NewCommands() []*cobra.Command {
 	return []*cobra.Command{
-		newStatusCommand(), newGetCommand(), newEvalCommand(), newDeadCommand(), newRuleCommand(),
+		newStatusCommand(), newExplainCommand(), newEventsCommand(), newPlanCommand(), newReloadAllCommand(), newGetCommand(),
+		newEvalCommand(), newDeadCommand(), newRuleCommand(),
 	}
 }
 

@@ -176,6 +176,9 @@ func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
 	t.row("handler", l.Handler)
 	t.row("object", keyOf(l.Namespace, l.Name))
 	t.row("resource", l.Resource)
+	if l.Event != nil && len(l.Event.Items) > 0 {
+		t.row("items", fmt.Sprintf("%d (the last is of this object)", len(l.Event.Items)))
+	}
 	t.row("selected", moment(l.Since, now))
 	t.row("died", moment(l.Died, now))
 	if !l.Delivered.IsZero() {

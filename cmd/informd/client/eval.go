@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 )
@@ -239,7 +240,7 @@ func (e *evalFlags) show(cmd *cobra.Command, program *expr.Program, env *expr.En
 		encoder := json.NewEncoder(out)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(partOf(whole)); err != nil {
+		if err := encoder.Encode(explain.PartOf(whole)); err != nil {
 			return cli.Failed(err)
 		}
 	} else {
@@ -251,7 +252,7 @@ func (e *evalFlags) show(cmd *cobra.Command, program *expr.Program, env *expr.En
 			b.WriteString("\n")
 		}
 		if failure != nil || len(whole.Parts) > 0 {
-			writeParts(&b, whole, 0)
+			writeParts(&b, explain.PartOf(whole), 0)
 		}
 		if _, err := io.WriteString(out, b.String()); err != nil {
 			return cli.Failed(err)
@@ -291,20 +292,20 @@ const (
 	shownValue = 100
 )
 
-func writeParts(b *strings.Builder, p expr.Part, depth int) {
+func writeParts(b *strings.Builder, p explain.Part, depth int) {
 	indent := strings.Repeat("  ", depth)
 	b.WriteString(indent)
-	if p.Element >= 0 {
-		fmt.Fprintf(b, "[%d] ", p.Element)
+	if p.Element != nil {
+		fmt.Fprintf(b, "[%d] ", *p.Element)
 	}
 	b.WriteString(shortened(cli.Printable(p.Text), shownText) + "  → ")
 	switch {
 	case !p.Evaluated:
 		b.WriteString("-")
-	case p.Err != nil:
-		b.WriteString("fails: " + p.Err.Error())
+	case p.Error != "":
+		b.WriteString("fails: " + p.Error)
 	default:
-		b.WriteString(shortened(valueText(p.Value), shownValue))
+		b.WriteString(shortened(cli.Printable(string(p.Value)), shownValue))
 	}
 	b.WriteString("\n")
 	for _, inner := range p.Parts {
@@ -313,34 +314,4 @@ func writeParts(b *strings.Builder, p expr.Part, depth int) {
 	if p.More > 0 {
 		fmt.Fprintf(b, "%s  … %d more, of which %d true\n", indent, p.More, p.MoreTrue)
 	}
-}
-
-// part is what -o json prints of a part.
-type part struct {
-	Text      string `json:"text"`
-	Offset    int    `json:"offset"`
-	Element   *int   `json:"element,omitempty"`
-	Evaluated bool   `json:"evaluated"`
-	Value     any    `json:"value"`
-	Error     string `json:"error,omitempty"`
-	Parts     []part `json:"parts,omitempty"`
-	More      int    `json:"more,omitempty"`
-	MoreTrue  int    `json:"moreTrue,omitempty"`
-}
-
-func partOf(p expr.Part) part {
-	out := part{
-		Text: p.Text, Offset: p.Offset, Evaluated: p.Evaluated, Value: p.Value,
-		More: p.More, MoreTrue: p.MoreTrue,
-	}
-	if p.Element >= 0 {
-		out.Element = &p.Element
-	}
-	if p.Err != nil {
-		out.Error = p.Err.Error()
-	}
-	for _, inner := range p.Parts {
-		out.Parts = append(out.Parts, partOf(inner))
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 type problem struct {
 	what, todo string
 	quoted     []string // the last words of a process
+	lines      []string // to copy, as they are
 }
 
 // problems returns what is wrong: what concerns everything first. It is empty if all is well. Its
@@ -26,6 +27,18 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 	if s.Store != nil && !s.Store.Durable {
 		add("make room on "+s.Store.Directory+", or mend the disk; informd goes on meanwhile",
 			"the state is not durable: %s", s.Store.Trouble)
+	}
+	if s.Reload != nil && s.Reload.Error != "" {
+		add("mend the manifests, and try informd reload; informd goes on with those that it has",
+			"the reload at %s failed: %s", s.Reload.At.UTC().Format(time.TimeOnly), s.Reload.Error)
+	}
+	if r := s.Rights; r != nil && r.Missing > 0 {
+		all = append(all, problem{
+			what: fmt.Sprintf("informd lacks %d of the %d rights that its manifests need",
+				r.Missing, r.Needed),
+			todo:  "grant them with these lines; informd then goes on by itself:",
+			lines: r.Lines,
+		})
 	}
 	for _, source := range s.Sources {
 		sourceProblems(source, add)
@@ -41,7 +54,7 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 
 func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...any)) {
 	todo, isWrong := map[string]string{
-		"forbidden":  "allow informd to get, list and watch " + s.Resource,
+		"forbidden":  "allow informd to list and watch " + s.Resource,
 		"failing":    "informd tries again; look at the API server",
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
@@ -52,11 +65,25 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 		add("the log names them", "source %s left out %d %s that informd could not read",
 			s.Name, s.Unreadable, cli.Plural(int(s.Unreadable), "object"))
 	}
+	misfitProblems("source "+s.Name, s.Misfits, add)
 	if s.IndexErrors > 0 {
 		add("mend the expression; the log has the error",
 			"source %s has index expressions that failed, %d %s",
 			s.Name, s.IndexErrors, cli.Plural(int(s.IndexErrors), "time"))
 	}
+}
+
+// misfitProblems reports what the cluster's schemas rule out: the first of it.
+func misfitProblems(of string, misfits []string, add func(todo, what string, args ...any)) {
+	if len(misfits) == 0 {
+		return
+	}
+	more := ""
+	if n := len(misfits) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more: status -o json has them)", n)
+	}
+	add(`mend it; for a field that the schema lacks write get(x, "field")`,
+		"%s does not fit the cluster's schemas: %s%s", of, misfits[0], more)
 }
 
 // failingFrom is how many recent failures make a handler that runs again a failing one.
@@ -145,6 +172,7 @@ func ruleProblems(
 		}
 		add(todo, "rule %s: %s", r.Name, r.Failure)
 	}
+	misfitProblems("rule "+r.Name, r.Misfits, add)
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
 		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))
 	}
@@ -203,6 +231,9 @@ func writeProblems(w io.Writer, all []problem, as shape) error {
 		}
 		for _, said := range p.quoted {
 			fmt.Fprintln(out, cli.Visible("       | "+said))
+		}
+		for _, line := range p.lines {
+			fmt.Fprintln(out, cli.Visible("       "+line))
 		}
 	}
 	if more > 0 {

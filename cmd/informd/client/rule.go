@@ -12,8 +12,8 @@ import (
 )
 
 func newRuleCommand() *cobra.Command {
-	cmd := cli.NewGroup("rule", "List, pause, resume and retry rules of the running daemon",
-		"List, pause, resume and retry rules of the running daemon.\n"+whichDaemon)
+	const about = "List, pause, resume, retry and resync rules of the running daemon"
+	cmd := cli.NewGroup("rule", about, about+".\n"+whichDaemon)
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newRuleListCommand(flags),
 		newPauseCommand(flags, "pause", "Stop delivering a rule's events for now",
@@ -25,6 +25,7 @@ handler is down: merged or kept, as the rule's delivery says, within the same bo
 			"Deliver a paused rule's events again, those that waited first.\n",
 			"resumed", (*control.Client).Resume),
 		newRetryCommand(flags),
+		newResyncCommand(flags),
 	)
 	return cmd
 }
@@ -117,6 +118,39 @@ delay is as long as if it had waited. For dead letters, use informd dead retry.
 				}
 				return cli.Show(cmd, "rule %s: trying %d %s now\n", args[0], retried.Objects,
 					cli.Plural(retried.Objects, "object"))
+			})
+		},
+	}
+}
+
+func newResyncCommand(flags *controlFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resync RULE",
+		Short: "Have a rule see all objects of its source now",
+		Long: `Have a rule see all objects of its source as synced, now. Its when, count and group decide
+about them as about any change. It is for a rule whose when or payload has changed: that alone
+concerns later changes only. A rule without a source sees its next moment now.
+
+The rule needs synced among its events, as it has by default. Changes go on meanwhile, in order. If
+you end this command, or informd ends, before all objects are seen, the rest is left out.
+` + whichDaemon,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name one rule; informd rule list shows them")
+			}
+			return nil
+		},
+		ValidArgsFunction: flags.completer(1, ruleNames),
+
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.ask(func(c *control.Client) error {
+				resynced, err := c.Resync(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				n := resynced.Selected
+				return cli.Show(cmd, "rule %s: %d %s selected as synced\n",
+					args[0], n, cli.Plural(n, "object"))
 			})
 		},
 	}

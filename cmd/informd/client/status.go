@@ -169,8 +169,17 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
-		if as.wide && !r.NextRound.IsZero() {
-			text := "is told of all members " + until(now, r.NextRound)
+		if r.Gathered > 0 {
+			if err := note(w, r.Name, gathered(r, now), as); err != nil {
+				return err
+			}
+		}
+		if r.Windows > 0 {
+			if err := note(w, r.Name, counted(r), as); err != nil {
+				return err
+			}
+		}
+		if text := nextRound(r, now); text != "" && (as.wide || r.Source == "") {
 			if err := note(w, r.Name, text, as); err != nil {
 				return err
 			}
@@ -190,6 +199,34 @@ func pending(r control.RuleStatus, now time.Time) string {
 		return "1 object waits to become a member, " + until(now, r.NextDue)
 	}
 	return fmt.Sprintf("%d objects wait to become members, the first %s", r.Pending, until(now, r.NextDue))
+}
+
+// gathered returns how many changes wait for the event of their group, and until when.
+func gathered(r control.RuleStatus, now time.Time) string {
+	if r.Gathered == 1 {
+		return "1 change waits for the event of its group, " + until(now, r.NextEvent)
+	}
+	return fmt.Sprintf("%d changes wait for the event of their group, the first %s",
+		r.Gathered, until(now, r.NextEvent))
+}
+
+// nextRound returns when a rule hears of all its members again, or "" if it does not, or waits.
+func nextRound(r control.RuleStatus, now time.Time) string {
+	switch {
+	case r.NextRound.IsZero(), r.State == control.RuleWaiting:
+		return ""
+	case r.Source == "":
+		return "its schedule's next moment is " + until(now, r.NextRound)
+	}
+	return "is told of all members " + until(now, r.NextRound)
+}
+
+// counted returns how many windows of a rule's count are open.
+func counted(r control.RuleStatus) string {
+	if r.Windows == 1 {
+		return "it counts changes in 1 window"
+	}
+	return fmt.Sprintf("it counts changes in %d windows", r.Windows)
 }
 
 // note writes a line about what has the name.

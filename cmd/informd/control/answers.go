@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // maxBody bounds the body of a request, in bytes. The ids of 10,000 letters fit.
 const maxBody = 4 << 20
+
+// maxPlanBody bounds that of a plan, which has manifests.
+const maxPlanBody = 64 << 20
 
 // answers handles the requests that ask a Backend.
 type answers struct{ backend Backend }
@@ -40,6 +44,57 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 		}
 		return writeJSON(w, struct{}{})
 	}
+}
+
+// explain says why a rule did not fire, or why it did.
+func (a answers) explain(w *answer, r *http.Request) error {
+	query := r.URL.Query()
+	x, err := a.backend.Explain(query.Get("rule"), query.Get("namespace"), query.Get("name"),
+		query.Get("secrets") == "show")
+	if errors.Is(err, ErrNotFound) {
+		return unknown("rule", query.Get("rule"), a.rules())
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, x)
+}
+
+// events says what has happened to changes and deliveries.
+func (a answers) events(w *answer, r *http.Request) error {
+	query := r.URL.Query()
+	after, err := uint64(0), error(nil)
+	if text := query.Get("after"); text != "" {
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return problem(http.StatusBadRequest, "after=%.100q is no number", text)
+		}
+	}
+	events, err := a.backend.Events(query.Get("rule"), after)
+	if errors.Is(err, ErrNotFound) {
+		return unknown("rule", query.Get("rule"), a.rules())
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, events)
+}
+
+// resync has a rule see all objects.
+func (a answers) resync(w *answer, r *http.Request) error {
+	var request struct {
+		Rule string `json:"rule"`
+	}
+	if err := readJSON(w, r, &request); err != nil {
+		return err
+	}
+	n, err := a.backend.Resync(r.Context(), request.Rule)
+	if errors.Is(err, ErrNotFound) {
+		return unknown("rule", request.Rule, a.rules())
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, Resynced{n})
 }
 
 // retryRule tries what waits for a retry now.
@@ -80,6 +135,31 @@ func (a answers) reload(w *answer, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, reloaded)
+}
+
+// reloadAll reloads the manifests. The client may wait for as long as that takes.
+func (a answers) reloadAll(w *answer, r *http.Request) error {
+	if err := readJSON(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	reloaded, err := a.backend.Reload(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, reloaded)
+}
+
+// plan returns what a reload would change.
+func (a answers) plan(w *answer, r *http.Request) error {
+	var request planRequest
+	if err := readJSON(w, r, &request); err != nil {
+		return err
+	}
+	planned, err := a.backend.Plan(r.Context(), request.Files)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, planned)
 }
 
 func (a answers) rules() (names []string) {
@@ -124,7 +204,7 @@ func readJSON(w *answer, r *http.Request, into any) error {
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return problem(http.StatusRequestEntityTooLarge,
-			"the request is larger than %d MiB: ask for less at a time", maxBody>>20)
+			"the request is larger than %d MiB: ask for less at a time", limitOf(r)>>20)
 	}
 	return problem(http.StatusBadRequest, "the request's body: %v", err)
 }

@@ -14,9 +14,11 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/internal/socket"
 )
 
@@ -120,6 +122,41 @@ func (c *Client) RetryRule(ctx context.Context, rule, object string) (r Retried,
 	return r, err
 }
 
+// Explain says why a rule does, or does not, deliver anything about an object. Without showSecrets,
+// the answer has no values of Secrets.
+func (c *Client) Explain(
+	ctx context.Context, rule, namespace, name string, showSecrets bool,
+) (x explain.Explanation, err error) {
+	query := url.Values{"rule": {rule}, "name": {name}}
+	set(query, "namespace", namespace)
+	if showSecrets {
+		query.Set("secrets", "show")
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/explain", query, nil, &x)
+	return x, err
+}
+
+// Events returns what has happened to changes and deliveries of a rule, or of all rules if its name is
+// empty: the newest, or if after is not 0, the first ones after that number.
+func (c *Client) Events(ctx context.Context, rule string, after uint64) (e Events, err error) {
+	query := url.Values{}
+	set(query, "rule", rule)
+	if after > 0 {
+		query.Set("after", strconv.FormatUint(after, 10))
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/events", query, nil, &e)
+	return e, err
+}
+
+// Resync has a rule see all objects of its source as synced, and waits until that is done. The end of
+// ctx leaves out the rest.
+func (c *Client) Resync(ctx context.Context, rule string) (r Resynced, err error) {
+	patient := Client{socket: c.socket, http: c.patient}
+	request := map[string]string{"rule": rule}
+	err = patient.call(ctx, http.MethodPost, "/v1/rules/resync", nil, request, &r)
+	return r, err
+}
+
 // ReloadHandler replaces a handler's process by one that the current manifests describe, and waits
 // until that is done. The end of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
@@ -127,6 +164,26 @@ func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, er
 	request := map[string]string{"handler": name}
 	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, request, &r)
 	return r, err
+}
+
+// Reload has the daemon read its manifests again and take up what has changed.
+func (c *Client) Reload(ctx context.Context) (r ReloadedAll, err error) {
+	patient := Client{socket: c.socket, http: c.patient}
+	err = patient.call(ctx, http.MethodPost, "/v1/reload", nil, struct{}{}, &r)
+	return r, err
+}
+
+// Plan returns what a reload would change if the manifests were these, or with those that the daemon
+// reads if there are none.
+func (c *Client) Plan(ctx context.Context, files []File) (p Planned, err error) {
+	patient := Client{socket: c.socket, http: c.patient}
+	err = patient.call(ctx, http.MethodPost, planPath, nil, planRequest{files}, &p)
+	return p, err
+}
+
+// planRequest asks for a plan.
+type planRequest struct {
+	Files []File `json:"files,omitempty"`
 }
 
 // Stream is an answer that arrives object by object. The caller must close it.

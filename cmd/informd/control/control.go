@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
@@ -52,10 +53,26 @@ type Backend interface {
 	// RetryRule tries now what waits for a retry of a rule, or of one object if object is not
 	// empty. It returns the number of objects, or if none waits, a *NotWaitingError.
 	RetryRule(rule, object string) (int, error)
+	// Explain says why a rule does, or does not, deliver anything about an object. If a namespace is
+	// missing, and several objects have the name, that is an *Error. Without showSecrets, the answer
+	// has no values of Secrets.
+	Explain(rule, namespace, name string, showSecrets bool) (explain.Explanation, error)
+	// Events returns what has happened to changes and deliveries of a rule, or of all rules if its name
+	// is empty: the newest, or if after is not 0, the first ones after that number.
+	Events(rule string, after uint64) (Events, error)
+	// Resync has a rule see all objects of its source as synced, and returns how many it selects.
+	// It may take minutes. The end of ctx leaves out the rest.
+	Resync(ctx context.Context, rule string) (int, error)
 	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may
 	// take minutes. The end of ctx calls it off as long as that is possible. An error changes
 	// nothing.
 	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
+	// Reload reads the manifests again and takes up what has changed. It may take half a minute. An
+	// error changes nothing.
+	Reload(ctx context.Context) (ReloadedAll, error)
+	// Plan returns what a reload would change if the manifests were these, or as they are now if
+	// there are none.
+	Plan(ctx context.Context, files []File) (Planned, error)
 }
 
 // The states of a rule.
@@ -81,7 +98,71 @@ type Status struct {
 	Rules       []RuleStatus    `json:"rules"`
 	Handlers    []HandlerStatus `json:"handlers"`
 	DeadLetters int             `json:"deadLetters"`
-	Store       *StateStatus    `json:"store,omitempty"` // nil without a state directory
+	Store       *StateStatus    `json:"store,omitempty"`  // nil without a state directory
+	Reload      *LastReload     `json:"reload,omitempty"` // nil before the first
+	Rights      *RightsStatus   `json:"rights,omitempty"` // nil before the API server has answered
+}
+
+// LastReload is the last reload of the manifests.
+type LastReload struct {
+	At      time.Time `json:"at"`
+	Error   string    `json:"error,omitempty"`  // why it changed nothing; empty if it succeeded
+	Report  string    `json:"report,omitempty"` // the mistakes
+	Success time.Time `json:"success,omitzero"` // when one last succeeded
+}
+
+// ReloadedAll is the result of a reload of the manifests.
+type ReloadedAll struct {
+	Rules    Changes  `json:"rules"`
+	Handlers Changes  `json:"handlers"`
+	Dropped  int      `json:"dropped,omitempty"` // events that waited for rules that are gone
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// File is a file with manifests.
+type File struct {
+	Path string `json:"path"`
+	Data []byte `json:"data"`
+}
+
+// Planned is what a reload would change.
+type Planned struct {
+	Informers Changes       `json:"informers"` // selections
+	Kept      int           `json:"kept"`      // informers that stay
+	Rules     []PlannedRule `json:"rules"`
+	Handlers  Changes       `json:"handlers"`
+	// Problem says why a reload would be refused all the same; empty if it would not.
+	Problem string `json:"problem,omitempty"`
+	// Rights are those that the manifests would need and the daemon lacks.
+	Rights *RightsStatus `json:"rights,omitempty"`
+}
+
+// PlannedRule is what a rule would be told, before its when and events.
+type PlannedRule struct {
+	Name    string `json:"name"`
+	Change  string `json:"change"`            // added, changed, replaced or gone
+	In      int    `json:"in"`                // objects that come or stay in, as synced
+	Out     int    `json:"out"`               // objects that fall out, as deleted
+	Pending int    `json:"pending,omitempty"` // objects that begin to wait
+	Lists   bool   `json:"lists,omitempty"`   // and what informers that are new list
+	Dropped int    `json:"dropped,omitempty"` // deliveries that wait
+	Text    string `json:"text"`              // all of it in words
+}
+
+// Changes are names of what has changed.
+type Changes struct {
+	Added   []string `json:"added,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Gone    []string `json:"gone,omitempty"`
+}
+
+// RightsStatus says which rights in the cluster the daemon lacks of those that its manifests need.
+type RightsStatus struct {
+	Asked   time.Time `json:"asked,omitzero"`    // when the API server said so
+	Needed  int       `json:"needed"`            // rights: one verb each
+	Missing int       `json:"missing"`           // how many of them the daemon lacks
+	Lines   []string  `json:"lines,omitempty"`   // of Roles, all that grant what is missing
+	Unknown string    `json:"unknown,omitempty"` // why the API server does not say, if it does not
 }
 
 // SourceStatus is the state of a source. Its many fields are the columns of informd status and its
@@ -100,12 +181,15 @@ type SourceStatus struct {
 	Unreadable      uint64   `json:"unreadable"` // objects that were left out
 	IndexErrors     uint64   `json:"indexErrors"`
 	Indexes         []string `json:"indexes,omitempty"`
+	// Misfits are what the cluster's schemas rule out in the source's indexes, each with its place.
+	Misfits []string `json:"misfits,omitempty"`
 }
 
 // RuleStatus is the state of a rule. Its many fields are the columns of informd status and its
 // JSON.
 type RuleStatus struct {
 	Name          string  `json:"name"`
+	Source        string  `json:"source,omitempty"` // empty if the rule has none
 	Handler       string  `json:"handler"`
 	Matches       uint64  `json:"matches"` // changes that the rule selected
 	Waiting       int     `json:"waiting"` // deliveries that wait, in memory or on disk
@@ -119,7 +203,14 @@ type RuleStatus struct {
 	// of them does.
 	Pending int       `json:"pending"`
 	NextDue time.Time `json:"nextDue,omitzero"`
-	// NextRound is when the rule is told of all members again, by its schedule or its resync.
+	// Gathered is how many changes wait for the event of their group, and NextEvent when the first
+	// event comes.
+	Gathered  int       `json:"gathered"`
+	NextEvent time.Time `json:"nextEvent,omitzero"`
+	// Windows is how many windows of the rule's count are open, with changes that count.
+	Windows int `json:"windows"`
+	// NextRound is when the rule is told of all members again, by its schedule or its resync. For a
+	// rule without a source, it is the next moment of its schedule.
 	NextRound time.Time `json:"nextRound,omitzero"`
 	Paused    bool      `json:"paused"`
 	State     string    `json:"state"` // active, paused, waiting or blocked
@@ -129,6 +220,9 @@ type RuleStatus struct {
 	Failure string `json:"failure,omitempty"`
 	// LastError is the last of Errors.
 	LastError *ExpressionError `json:"lastError,omitempty"`
+	// Misfits are what the cluster's schemas rule out in the rule's expressions and actions, each with
+	// its place: a field that no object has, say.
+	Misfits []string `json:"misfits,omitempty"`
 }
 
 // ExpressionError is a failed evaluation of an expression.
@@ -210,6 +304,38 @@ func (e *NotWaitingError) Error() string {
 	}
 	return fmt.Sprintf("nothing of %.300q waits for a retry of rule %s%s (%s)",
 		e.Object, e.Rule, guess, there)
+}
+
+// Events are what has happened lately to changes and deliveries, in order.
+type Events struct {
+	Started time.Time `json:"started"` // of the daemon: another one counts anew
+	Last    uint64    `json:"last"`    // the number to go on with
+	Missed  bool      `json:"missed"`  // informd has forgotten some of those that were asked for
+	Items   []Event   `json:"items"`
+}
+
+// Event is what has become of a change of an object for a rule, or of an attempt at its delivery. It
+// holds nothing of the object's content. Its many fields are its JSON.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Rule    string    `json:"rule"`
+	Handler string    `json:"handler"`
+	Object  string    `json:"object"` // NAMESPACE/NAME, or NAME
+	Event   string    `json:"event"`  // the type of the change
+	// What has happened. Of a change: selected, gathered, undecided, events, when, count, rounds, own,
+	// failed or waits. Of an attempt: sent, done, retry, lost, reject, dead or cancelled.
+	What string `json:"what"`
+	ID   string `json:"id"` // of the event, if the change is one
+	// The following fields are those of an attempt. LatencySeconds is the time since the change was
+	// selected.
+	Attempt         int     `json:"attempt,omitempty"`
+	DurationSeconds float64 `json:"durationSeconds,omitempty"`
+	LatencySeconds  float64 `json:"latencySeconds,omitempty"`
+}
+
+// Resynced is the result of a resync.
+type Resynced struct {
+	Selected int `json:"selected"`
 }
 
 // Retried is the result of a retry of what waits.

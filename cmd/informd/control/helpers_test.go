@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -203,4 +204,46 @@ func raw(socket string) *http.Client {
 			return d.DialContext(ctx, "unix", socket)
 		},
 	}}
+}
+
+func (b *backend) Resync(_ context.Context, rule string) (int, error) {
+	if rule != "settings" {
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	return 3, nil
+}
+
+func (b *backend) Events(rule string, after uint64) (Events, error) {
+	if rule != "" && rule != "settings" {
+		return Events{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	event := Event{Time: at, Rule: "settings", Handler: "oncall", Object: "shop/web-0", Event: "updated", What: "selected", ID: "settings/1/updated/7"}
+	declined, sent, done := event, event, event
+	declined.Object, declined.What = "shop/web-1", "when"
+	sent.What, sent.Attempt = "sent", 2
+	done.What, done.Attempt, done.DurationSeconds, done.LatencySeconds = "done", 2, 0.25, 1.5
+	out := Events{Started: at, Last: 4, Items: []Event{event, declined, sent, done}}
+	if after > 0 {
+		out.Items = out.Items[min(after, 4):]
+	}
+	return out, nil
+}
+
+func (b *backend) Explain(rule, namespace, name string, _ bool) (explain.Explanation, error) {
+	if rule != "settings" {
+		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent, Events: []string{"added", "updated", "deleted", "synced"}}
+	x.Source = explain.Source{Name: "pods", Resource: "v1/pods", Selections: []explain.Selection{{LabelSelector: "app=web"}}}
+	x.Conclude()
+	return x, nil
+}
+
+func (b *backend) Reload(context.Context) (ReloadedAll, error) {
+	return ReloadedAll{Rules: Changes{Added: []string{"new"}}, Notes: []string{"a note"}}, nil
+}
+
+func (b *backend) Plan(_ context.Context, files []File) (Planned, error) {
+	return Planned{Kept: len(files), Rules: []PlannedRule{{Name: "new", Change: "added", Text: "is new"}}}, nil
 }

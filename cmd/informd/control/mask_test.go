@@ -1,12 +1,15 @@
 package control
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
 )
 
 func TestMaskSecret(t *testing.T) {
@@ -114,5 +117,31 @@ func TestReasonsOfLetters(t *testing.T) {
 		if got := maskLetter(c.letter).Reason; got != c.want {
 			t.Errorf("%+v: %s, want %s", c.letter, got, c.want)
 		}
+	}
+}
+
+// A group's letter holds a Secret in each of its items.
+func TestItemsOfLetters(t *testing.T) {
+	item := handler.Event{Object: json.RawMessage(`{"data":{"a":"hunter2"}}`), Old: json.RawMessage(`{"data":{"a":"hunter2"}}`)}
+	group := item
+	group.Items = []handler.Event{{Name: "older", Payload: json.RawMessage(`"hunter2"`)}, item}
+	whole, err := json.Marshal(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := maskLetter(Letter{Secret: true, Event: &group})
+	text, err := json.Marshal(shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Event.Items) != 2 || shown.Event.Items[0].Name != "older" || bytes.Contains(text, []byte("hunter2")) {
+		t.Errorf("%s", text)
+	}
+	if now, err := json.Marshal(group); err != nil || !bytes.Equal(whole, now) {
+		t.Errorf("the event itself changed: %s, %v", now, err)
+	}
+	confidential := maskLetter(Letter{Confidential: true, Event: &group})
+	if got := string(confidential.Event.Items[0].Payload); got != `"***"` {
+		t.Errorf("a payload that may quote a Secret: %s", got)
 	}
 }

@@ -106,7 +106,12 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	handle("POST /v1/rules/pause", a.pause(true))
 	handle("POST /v1/rules/resume", a.pause(false))
 	handle("POST /v1/rules/retry", a.retryRule)
+	handle("POST /v1/rules/resync", a.resync)
+	handle("GET /v1/events", a.events)
+	handle("GET /v1/explain", a.explain)
 	handle("POST /v1/handlers/reload", a.reload)
+	handle("POST /v1/reload", a.reloadAll)
+	handle("POST "+planPath, a.plan)
 	handle("/", func(_ *answer, r *http.Request) error {
 		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: "+
 			"use the informd command of the same version",
@@ -131,10 +136,20 @@ func (s *Server) serve(
 			a.fail(fmt.Errorf("informd failed to answer: %v; its log says more", p))
 		}
 	}()
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, limitOf(r))
 	if err := to(a, r); err != nil {
 		a.fail(err)
 	}
+}
+
+const planPath = "/v1/plan"
+
+// limitOf returns how many bytes the body of a request may have.
+func limitOf(r *http.Request) int64 {
+	if r.URL.Path == planPath {
+		return maxPlanBody
+	}
+	return maxBody
 }
 
 // answer is a response that the client must go on reading.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path"
 	"slices"
@@ -21,6 +22,8 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -48,11 +51,13 @@ func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.
 // backend shows the daemon to the commands.
 type backend struct {
 	version  string
-	plan     *plan.Plan
 	engine   *engine.Engine
 	handlers *handlers
+	rights   *permissions
 	started  time.Time
 	reloader *reloader
+	fitting  *fitting
+	current  *current
 }
 
 // Status implements control.Backend.
@@ -63,6 +68,8 @@ func (b *backend) Status() control.Status {
 		DeadLetters: status.DeadLetters.Letters,
 		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),
 		Handlers: b.hosts(status.Handlers), Store: store(status.State),
+		Reload: b.current.last.Load(),
+		Rights: b.rights.status(),
 	}
 }
 
@@ -73,7 +80,7 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 			Name: s.Name, Resource: s.Resource,
 			State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
 			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
-			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors,
+			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors, Misfits: b.fitting.misfitsOf(s.Name),
 		}
 		if view, ok := b.engine.Source(s.Name); ok {
 			one.Indexes = slices.Sorted(maps.Keys(view.GetIndexers()))
@@ -93,13 +100,15 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
-			Name: r.Name, Handler: r.Handler,
+			Name: r.Name, Source: r.Source, Handler: r.Handler,
 			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
 			Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
 			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound,
+			Gathered: r.Gathered, NextEvent: r.NextEvent,
+			Windows: r.Windows, Misfits: b.fitting.misfits(r.Name),
 		}
 		if e := r.LastError; e != nil {
 			one.LastError = &control.ExpressionError{
@@ -176,7 +185,7 @@ func (b *backend) Objects(q control.Query) (control.Found, error) {
 		return control.Found{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
 	}
 	selection := control.Found{}
-	for _, s := range b.plan.Sources {
+	for _, s := range b.current.plan.Load().Sources {
 		if s.Name == q.Source {
 			selection.Secret, selection.Kept = isSecret(s.Resource), kept(s)
 		}
@@ -293,9 +302,77 @@ func (b *backend) RetryRule(rule, object string) (int, error) {
 	return n, notFound(err)
 }
 
+// Explain implements control.Backend.
+func (b *backend) Explain(
+	rule, namespace, name string, showSecrets bool,
+) (x explain.Explanation, err error) {
+	mask := control.MaskSecret
+	if showSecrets {
+		mask = nil
+	}
+	key := delta.Key{Namespace: namespace, Name: name}
+	x, err = b.engine.Explain(rule, key, mask)
+	view, ok := b.engine.Source(x.Source.Name)
+	if err != nil || !ok || namespace != "" || x.Source.Has {
+		return x, notFound(err)
+	}
+	found, err := find(view, control.Query{Name: name})
+	if err != nil {
+		return x, err
+	}
+	switch len(found) {
+	case 0:
+		return x, nil
+	case 1:
+		return b.engine.Explain(rule, delta.KeyOf(found[0]), mask)
+	}
+	var keys []string
+	for _, o := range found[:min(len(found), 10)] {
+		keys = append(keys, o.Key())
+	}
+	return x, &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf(
+		"%d objects are named %s: give one of them, such as %s",
+		len(found), name, strings.Join(keys, ", "))}
+}
+
+// Events implements control.Backend.
+func (b *backend) Events(rule string, after uint64) (control.Events, error) {
+	happenings, last, missed, err := b.engine.Happenings(rule, after)
+	out := control.Events{
+		Started: b.started, Last: last, Missed: missed,
+		Items: make([]control.Event, 0, len(happenings)),
+	}
+	for i := range happenings {
+		h := &happenings[i]
+		out.Items = append(out.Items, control.Event{
+			Time: h.At, Rule: h.Rule, Handler: h.Handler, Object: h.Key.String(),
+			Event: h.Type.String(), What: h.Verdict.String(), ID: h.ID(h.Rule),
+			Attempt:         h.Attempt,
+			DurationSeconds: h.Duration.Seconds(), LatencySeconds: h.Latency.Seconds(),
+		})
+	}
+	return out, notFound(err)
+}
+
+// Resync implements control.Backend.
+func (b *backend) Resync(ctx context.Context, rule string) (int, error) {
+	n, err := b.engine.Resync(ctx, rule)
+	return n, notFound(err)
+}
+
 // ReloadHandler implements control.Backend.
 func (b *backend) ReloadHandler(ctx context.Context, name string) (control.Reloaded, error) {
 	return b.reloader.reload(ctx, name)
+}
+
+// Plan implements control.Backend.
+func (b *backend) Plan(ctx context.Context, files []control.File) (control.Planned, error) {
+	return b.current.preview(ctx, files)
+}
+
+// Reload implements control.Backend.
+func (b *backend) Reload(ctx context.Context) (control.ReloadedAll, error) {
+	return b.current.reload(ctx)
 }
 
 // notFound makes an engine.ErrNotFound a control.ErrNotFound.

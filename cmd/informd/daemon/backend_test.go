@@ -127,18 +127,20 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d := &daemon{handler: new(refusing), cached: new(cached)}
-	hosts := &handlers{byName: map[string]engine.Handler{"refuse": d.handler, "reader": d.handler}}
-	eng, err := engine.New(compiled, cluster, hosts.byName, engine.Options{})
+	hosts := &handlers{all: handlerSet{{name: "refuse", Handler: d.handler}, {name: "reader", Handler: d.handler}}}
+	eng, err := engine.New(compiled, cluster, hosts.all.byName(), engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.cached.read(compiled, eng)
+	now := &current{engine: eng, handlers: hosts}
+	now.plan.Store(compiled)
+	d.cached.read(now.names, eng)
 	dir, err := os.MkdirTemp("", "c") // a socket's path is to be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.socket = filepath.Join(dir, locate.ControlSocket)
-	answers, err := newControl("", dir, &backend{plan: compiled, engine: eng, handlers: hosts, started: time.Now()}, slog.New(slog.DiscardHandler))
+	answers, err := newControl("", dir, &backend{current: now, engine: eng, handlers: hosts, fitting: new(fitting), started: time.Now()}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

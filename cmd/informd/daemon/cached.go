@@ -11,30 +11,23 @@ import (
 
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/host/cache"
 )
 
 // cached gives handlers access to the engine's cache.
 type cached struct {
-	names  []string
+	names  func() []string // of the sources, sorted
 	engine *engine.Engine
 }
 
 var _ cache.Sources = (*cached)(nil)
 
 // read sets the engine. It must be called before any handler runs.
-func (c *cached) read(compiled *plan.Plan, eng *engine.Engine) {
-	for _, s := range compiled.Sources {
-		c.names = append(c.names, s.Name)
-	}
-	slices.Sort(c.names)
-	c.engine = eng
-}
+func (c *cached) read(names func() []string, eng *engine.Engine) { c.names, c.engine = names, eng }
 
 // Names implements cache.Sources.
-func (c *cached) Names() []string { return c.names }
+func (c *cached) Names() []string { return c.names() }
 
 // Open implements cache.Sources.
 func (c *cached) Open(ctx context.Context, name string) (cache.Source, error) {

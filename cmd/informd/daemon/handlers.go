@@ -7,24 +7,44 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 )
 
-// handlers holds what delivers to each handler of a plan: a host, or a dryRunner in a dry run.
+// handlers holds what delivers to each handler of the plan: a host, or a dryRunner in a dry run.
 type handlers struct {
-	byName map[string]engine.Handler
-	hosts  []*namedHost // those of byName that are hosts
+	folders *launch.Folders
+	dryRun  bool
+	cache   *cached
+	log     *slog.Logger
 	// isConfidential reports whether events of a rule may quote a Secret. It is set before the
 	// engine runs.
 	isConfidential func(rule string) bool
+
+	mu    sync.Mutex // guards all fields below
+	all   handlerSet
+	group sync.WaitGroup
+	ctx   context.Context // of run; nil before
+}
+
+// handlerSet are the handlers of one plan, in its order.
+type handlerSet []*runningHandler
+
+// runningHandler is what delivers to a handler.
+type runningHandler struct {
+	name   string
+	digest plan.Digest // of its manifest
+	engine.Handler
+	host *namedHost // nil in a dry run
+	end  func()     // ends the host, and waits for that; nil before it runs
 }
 
 type namedHost struct {
@@ -42,38 +62,134 @@ type hosted interface {
 func newHandlers(
 	configured []config.Handler, folders *launch.Folders, dryRun bool, cache *cached,
 	log *slog.Logger) (*handlers, error) {
-	h := &handlers{byName: make(map[string]engine.Handler)}
+	h := &handlers{folders: folders, dryRun: dryRun, cache: cache, log: log}
+	var err error
+	h.all, err = h.next(configured)
+	return h, err
+}
+
+func (s handlerSet) byName() map[string]engine.Handler {
+	all := make(map[string]engine.Handler, len(s))
+	for _, one := range s {
+		all[one.name] = one.Handler
+	}
+	return all
+}
+
+func (s handlerSet) named(name string) *runningHandler {
+	i := slices.IndexFunc(s, func(one *runningHandler) bool { return one.name == name })
+	if i < 0 {
+		return nil
+	}
+	return s[i]
+}
+
+// next returns what delivers to the handlers of another plan: what there is for those whose
+// manifests have not changed. Nothing of it is started.
+func (h *handlers) next(configured []config.Handler) (next handlerSet, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, c := range configured {
-		if dryRun && c.Builtin != "log" {
-			h.byName[c.Name] = dryRunner{log.With("handler", c.Name), h}
+		digest := plan.DigestOf(c)
+		if is := h.all.named(c.Name); is != nil && is.digest == digest {
+			next = append(next, is)
 			continue
 		}
-		if c.Remote != nil {
-			spec, err := launch.RemoteSpec(c)
-			if err != nil {
-				return nil, fmt.Errorf("handler %q: %w", c.Name, err)
-			}
-			h.add(c.Name, host.NewRemote(spec, folders.Options(log)))
-			continue
-		}
-		spec, err := launch.Spec(c)
+		made, err := h.make(c)
 		if err != nil {
 			return nil, fmt.Errorf("handler %q: %w", c.Name, err)
 		}
-		if names := launch.Unset(c.Env); len(names) > 0 {
-			log.Warn("environment variables that the handler's env names are not set",
-				"handler", c.Name, "env", names)
-		}
-		options := folders.Options(log)
-		options.Cache = cache
-		h.add(c.Name, host.New(spec, options))
+		made.name, made.digest = c.Name, digest
+		next = append(next, made)
 	}
-	return h, nil
+	return next, nil
 }
 
-func (h *handlers) add(name string, r hosted) {
-	h.byName[name] = r
-	h.hosts = append(h.hosts, &namedHost{r, name})
+func (h *handlers) make(c config.Handler) (*runningHandler, error) {
+	if h.dryRun && c.Builtin != "log" {
+		return &runningHandler{Handler: dryRunner{h.log.With("handler", c.Name), h}}, nil
+	}
+	var made hosted
+	if c.Remote != nil {
+		spec, err := launch.RemoteSpec(c)
+		if err != nil {
+			return nil, err
+		}
+		made = host.NewRemote(spec, h.folders.Options(h.log))
+	} else {
+		spec, err := launch.Spec(c)
+		if err != nil {
+			return nil, err
+		}
+		if names := launch.Unset(c.Env); len(names) > 0 {
+			h.log.Warn("environment variables that the handler's env names are not set",
+				"handler", c.Name, "env", names)
+		}
+		options := h.folders.Options(h.log)
+		options.Cache = h.cache
+		made = host.New(spec, options)
+	}
+	return &runningHandler{Handler: made, host: &namedHost{made, c.Name}}, nil
+}
+
+// adopt makes next the handlers, and starts those that are new. It ends the others in the
+// background, once ended has returned. It returns the names of what is started, replaced and ended.
+func (h *handlers) adopt(next handlerSet, ended func()) (changes control.Changes) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var over []*runningHandler
+	for _, was := range h.all {
+		switch is := next.named(was.name); {
+		case is == was:
+			continue
+		case is == nil:
+			changes.Gone = append(changes.Gone, was.name)
+		default:
+			changes.Changed = append(changes.Changed, was.name)
+		}
+		over = append(over, was)
+	}
+	for _, is := range next {
+		if h.all.named(is.name) == nil {
+			changes.Added = append(changes.Added, is.name)
+		}
+	}
+	h.all = next
+	h.start()
+	if h.ctx == nil || h.ctx.Err() != nil {
+		return changes
+	}
+	h.group.Go(func() {
+		ended()
+		for _, was := range over {
+			if was.end != nil {
+				was.end()
+			}
+		}
+	})
+	return changes
+}
+
+// start starts the hosts that do not run. The caller holds mu.
+func (h *handlers) start() {
+	if h.ctx == nil || h.ctx.Err() != nil {
+		return
+	}
+	for _, one := range h.all {
+		if one.host == nil || one.end != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(h.ctx)
+		done := make(chan struct{})
+		h.group.Go(func() {
+			defer close(done)
+			_ = one.host.Run(ctx) // always nil
+		})
+		one.end = func() {
+			cancel()
+			<-done
+		}
+	}
 }
 
 // reloadable returns the host of a handler if its process can be replaced.
@@ -87,20 +203,37 @@ func (h *handlers) reloadable(name string) (reloadable, bool) {
 
 // host returns the host of a handler. ok is false if there is none, as in a dry run.
 func (h *handlers) host(name string) (*namedHost, bool) {
-	i := slices.IndexFunc(h.hosts, func(n *namedHost) bool { return n.name == name })
-	if i < 0 {
-		return nil, false
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if is := h.all.named(name); is != nil && is.host != nil {
+		return is.host, true
 	}
-	return h.hosts[i], true
+	return nil, false
+}
+
+// hosts returns all hosts, in the order of the plan.
+func (h *handlers) hosts() (all []*namedHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.all {
+		if one.host != nil {
+			all = append(all, one.host)
+		}
+	}
+	return all
 }
 
 // run keeps all hosts running until ctx ends, and waits for them.
 func (h *handlers) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, named := range h.hosts {
-		group.Go(func() error { return named.Run(ctx) })
-	}
-	return group.Wait()
+	h.mu.Lock()
+	h.ctx = ctx
+	h.start()
+	h.mu.Unlock()
+	<-ctx.Done()
+	h.mu.Lock() // nothing starts from now on
+	defer h.mu.Unlock()
+	h.group.Wait()
+	return nil
 }
 
 // dryRunner takes the place of a handler and logs what informd would deliver to it, with the
@@ -123,6 +256,9 @@ func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, 
 	attrs := []any{
 		"rule", ev.Rule, "event", ev.Event,
 		"resource", ev.Resource.Resource, "namespace", ev.Namespace, "name", ev.Name, "id", ev.ID,
+	}
+	if len(ev.Items) > 0 {
+		attrs = append(attrs, "items", len(ev.Items))
 	}
 	if ev.Payload != nil {
 		attrs = append(attrs, "payload", d.payload(ev))

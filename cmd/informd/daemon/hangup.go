@@ -2,30 +2,33 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
-// reportHangups logs each SIGHUP until ctx ends, and nothing else comes of it. By default the signal
-// would end the daemon without a drain. Whoever sends it expects a reload.
-func reportHangups(ctx context.Context, log *slog.Logger) (stop func()) {
+// hangups are the SIGHUPs that the daemon gets. By default the signal would end it without a drain.
+type hangups chan os.Signal
+
+// catchHangups catches SIGHUP from now on, until stop is called. One that nobody has dealt with yet
+// stands for all that follow it.
+func catchHangups() (caught hangups, stop func()) {
+	caught = make(hangups, 1)
 	if signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		return func() {}
+		return caught, func() {}
 	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		for {
-			select {
-			case <-hangups:
-				log.Warn("SIGHUP changes nothing: informd does not read its manifests again; " +
-					"restart it, or use informd handler reload for a handler")
-			case <-ctx.Done():
-				return
-			}
+	signal.Notify(caught, syscall.SIGHUP)
+	return caught, func() { signal.Stop(caught) }
+}
+
+// each calls reload for each SIGHUP until ctx ends.
+func (h hangups) each(ctx context.Context, reload func()) {
+	for {
+		select {
+		case <-h:
+			reload()
+		case <-ctx.Done():
+			return
 		}
-	}()
-	return func() { signal.Stop(hangups) }
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
 )
 
@@ -23,20 +24,21 @@ import (
 //
 //	/livez    200 while the process serves
 //	/readyz   200 if every source has caught up with the server or waits for a resource that is
-//	          not served, else 503. It also shows the handlers and whether the state is durable,
-//	          which do not affect the code.
+//	          not served, else 503. It also shows the handlers, whether the state is durable, a
+//	          reload that failed, and which rights are missing. These do not affect the code.
 //	/metrics  for Prometheus
 //
 // With profiles, it also serves /debug/pprof/.
 func newMux(
-	eng *engine.Engine, handlers *handlers, metrics *metrics, profiles bool,
+	eng *engine.Engine, handlers *handlers, metrics *metrics, last func() *control.LastReload,
+	rights *permissions, profiles bool,
 ) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client may have gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, report := readiness(eng.Status(), handlers)
+		ready, report := readiness(eng.Status(), handlers, last(), rights.status())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -50,7 +52,10 @@ func newMux(
 	return mux
 }
 
-func readiness(status engine.Status, handlers *handlers) (ready bool, report string) {
+func readiness(
+	status engine.Status, handlers *handlers, last *control.LastReload,
+	rights *control.RightsStatus,
+) (ready bool, report string) {
 	ready = true
 	var b strings.Builder
 	for _, s := range status.Sources {
@@ -60,7 +65,7 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 		}
 		fmt.Fprintf(&b, "%s source %s: %s%s\n", mark, s.Name, s.State, cli.Because(s.Reason))
 	}
-	for _, h := range handlers.hosts {
+	for _, h := range handlers.hosts() {
 		s := h.Status()
 		fmt.Fprintf(&b, "    handler %s: %s%s\n",
 			h.name, s.State, cli.Because(cmp.Or(s.Reason, s.Problem)))
@@ -69,6 +74,20 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 		b.WriteString("    state: durable\n")
 	} else if s != nil {
 		fmt.Fprintf(&b, "    state: NOT durable%s\n", cli.Because(s.Trouble))
+	}
+	if last != nil && last.Error != "" {
+		fmt.Fprintf(&b, "    manifests: NOT reloaded%s\n", cli.Because(last.Error))
+	}
+	switch {
+	case rights == nil:
+	case rights.Missing > 0:
+		fmt.Fprintf(&b, "    rights: %d of %d are missing; these lines grant them:\n",
+			rights.Missing, rights.Needed)
+		for _, line := range rights.Lines {
+			b.WriteString("      " + line + "\n")
+		}
+	case rights.Unknown != "":
+		fmt.Fprintf(&b, "    rights: not known%s\n", cli.Because(rights.Unknown))
 	}
 	if ready {
 		b.WriteString("ready\n")

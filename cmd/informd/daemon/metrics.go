@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
@@ -79,14 +80,17 @@ func (m *metrics) acted(d action.Done) {
 }
 
 // watch adds the counts that the engine and the handlers keep.
-func (m *metrics) watch(eng *engine.Engine, handlers *handlers) {
-	m.registry.MustRegister(&engineCollector{eng, handlers})
+func (m *metrics) watch(
+	eng *engine.Engine, handlers *handlers, last func() *control.LastReload,
+) {
+	m.registry.MustRegister(&engineCollector{eng, handlers, last})
 }
 
 // engineCollector reads the engine's status at each scrape.
 type engineCollector struct {
 	engine   *engine.Engine
 	handlers *handlers
+	last     func() *control.LastReload
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -94,6 +98,11 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
+	reloadSuccessful = desc("informd_config_last_reload_successful",
+		"1 if the last reload of the manifests succeeded, 0 if it changed nothing.")
+	reloadSuccess = desc("informd_config_last_reload_success_timestamp_seconds",
+		"When the manifests were last reloaded.")
+
 	sourceObjects = desc("informd_source_objects", "Objects in the cache.", "source")
 	sourceDeltas  = desc("informd_source_deltas_total",
 		"Changes handed to rules, by kind.", "source", "event")
@@ -127,6 +136,12 @@ var (
 		"Objects that wait to become members by for or due.", "rule")
 	ruleNextDue = desc("informd_rule_next_due_timestamp_seconds",
 		"When the first of the pending objects becomes a member.", "rule")
+	ruleGathered = desc("informd_rule_gathered",
+		"Changes that wait for the event of their group.", "rule")
+	ruleNextEvent = desc("informd_rule_next_event_timestamp_seconds",
+		"When the first event of a group comes.", "rule")
+	ruleWindows = desc("informd_rule_windows",
+		"Open windows of the rule's count, with changes that count.", "rule")
 	ruleNextRound = desc("informd_rule_next_round_timestamp_seconds",
 		"When the rule is told of all members again, by its schedule or its resync.", "rule")
 	ruleDropped = desc("informd_rule_queue_dropped_total",
@@ -174,6 +189,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
 		handlerFailures, handlerReads, handlerRefused, handlerStray,
 		deadLetters, deadDropped,
+		reloadSuccessful, reloadSuccess,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d
@@ -216,6 +232,11 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		if r.Pending > 0 {
 			gauge(ruleNextDue, float64(r.NextDue.UnixMilli())/1000, r.Name)
 		}
+		gauge(ruleGathered, float64(r.Gathered), r.Name)
+		if r.Gathered > 0 {
+			gauge(ruleNextEvent, float64(r.NextEvent.UnixMilli())/1000, r.Name)
+		}
+		gauge(ruleWindows, float64(r.Windows), r.Name)
 		if !r.NextRound.IsZero() {
 			gauge(ruleNextRound, float64(r.NextRound.UnixMilli())/1000, r.Name)
 		}
@@ -223,7 +244,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	for _, h := range status.Handlers {
 		gauge(handlerInFlight, float64(h.InFlight), h.Name)
 	}
-	for _, h := range c.handlers.hosts {
+	for _, h := range c.handlers.hosts() {
 		s := h.Status()
 		gauge(handlerSlow, float64(s.Slow.Events), h.name)
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
@@ -242,6 +263,12 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(deadLetters, float64(status.DeadLetters.Letters))
 	counter(deadDropped, status.DeadLetters.Dropped)
+	if last := c.last(); last != nil {
+		gauge(reloadSuccessful, boolean(last.Error == ""))
+		if !last.Success.IsZero() {
+			gauge(reloadSuccess, float64(last.Success.UnixMilli())/1000)
+		}
+	}
 	if s := status.State; s != nil {
 		gauge(stateBytes, float64(s.SizeBytes))
 		gauge(stateUnwritten, float64(s.Unwritten))

@@ -15,23 +15,34 @@ import (
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/host"
 )
 
 // reloader restarts a handler with its current manifest: its process and its rights, nothing else
 // of the plan.
 type reloader struct {
-	manifests []string         // paths
-	began     *config.Config   // what they said when the daemon started
-	started   []config.Handler // the handlers that the daemon started with
-	sources   []string         // names of the sources that the daemon started with
+	manifests []string // paths
 	process   func(name string) (reloadable, bool)
 	allow     func(config.Handler) (done func(stands bool))
 	dryRun    bool
 	log       *slog.Logger
 
-	mu    sync.Mutex
-	turns map[string]chan struct{} // by handler; holds a token during a reload; guarded by mu
+	mu      sync.Mutex               // guards the fields below
+	turns   map[string]chan struct{} // by handler; holds a token during a reload
+	began   *config.Config           // what the manifests said when they were last taken up
+	started []config.Handler         // the handlers of the plan then
+	sources []string                 // the names of the sources then
+}
+
+// follow notes what the daemon runs from now on.
+func (r *reloader) follow(cfg *config.Config, compiled *plan.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began, r.started, r.sources = cfg, compiled.Handlers, nil
+	for _, s := range compiled.Sources {
+		r.sources = append(r.sources, s.Name)
+	}
 }
 
 // reloadable is a handler whose process can be replaced.
@@ -44,7 +55,10 @@ type reloadable interface {
 // changes nothing. Reloads of one handler run one after the other, and each reads the manifests
 // when its turn comes, so the last one gets the newest.
 func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
-	before, running := handlerNamed(r.started, name)
+	r.mu.Lock()
+	began, started, sources := r.began, r.started, r.sources
+	r.mu.Unlock()
+	before, running := handlerNamed(started, name)
 	if running {
 		turn := r.turn(name)
 		select {
@@ -65,20 +79,20 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 		return control.Reloaded{}, control.ErrNotFound
 	case !running:
 		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd "+
-			"started; restart informd to use new rules and handlers", name)
+			"read its manifests; informd reload takes up new rules and handlers", name)
 	case !written:
 		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: "+
-			"it goes on as it is; restart informd to end it", name)
+			"it goes on as it is; informd reload ends it", name)
 	case before.Remote != nil:
 		return control.Reloaded{}, refuse("handler %s runs elsewhere: roll it out there; "+
-			"restart informd to use another address, tls or config", name)
+			"informd reload takes up another address, tls or config", name)
 	case now.Remote != nil:
 		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote now, "+
-			"and was not when informd started; restart informd", name)
+			"and was not before; informd reload takes that up", name)
 	case !ok || r.dryRun && now.Builtin != "log":
 		return control.Reloaded{}, refuse("handler %s was not reloaded: "+
 			"this informd is a dry run, which starts no handler but log", name)
-	case now.User != "" && !launch.OtherUsers(r.started):
+	case now.User != "" && !launch.OtherUsers(started):
 		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user now, "+
 			"and no handler had one when informd started, "+
 			"so informd's folders are closed to other users; restart informd", name)
@@ -98,9 +112,9 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	}
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
-	said := notes(before, now, r.sources)
-	if changes := config.Changes(r.began, cfg); len(changes) > 0 {
-		said = append(said, "a reload changes one handler; these apply when informd restarts: "+
+	said := notes(before, now, sources)
+	if changes := config.Changes(began, cfg); len(changes) > 0 {
+		said = append(said, "a reload of a handler changes that one; informd reload takes up these, too: "+
 			atMost(5, changes))
 	}
 	return control.Reloaded{PID: pid, Notes: said}, nil
@@ -140,18 +154,17 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 		fields = append(fields, "retry")
 	}
 	if len(fields) > 0 {
-		notes = append(notes, strings.Join(fields, ", ")+": apply when informd restarts")
+		notes = append(notes, strings.Join(fields, ", ")+": informd reload takes that up")
 	}
 	for _, source := range now.Read {
 		if name := source.String(); !slices.Contains(sources, name) {
 			notes = append(notes, "access.read: source "+name+
-				" is new: the handler can read it when informd restarts")
+				" is new: informd reload takes that up")
 		}
 	}
 	if len(before.Write) == 0 && len(now.Write) > 0 {
 		notes = append(notes,
-			"access.write: the handler had none when informd started: "+
-				"it applies when informd restarts")
+			"access.write: the handler had none before: informd reload takes that up")
 	}
 	if names := launch.Unset(now.Env); len(names) > 0 {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))

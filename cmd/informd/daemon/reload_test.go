@@ -88,11 +88,13 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 		t.Fatal(err)
 	}
 	p = new(process)
-	return &reloader{
-		manifests: []string{"rules.yaml"}, began: cfg, started: compiled.Handlers, sources: []string{"pods"}, log: slog.New(slog.DiscardHandler),
+	r = &reloader{
+		manifests: []string{"rules.yaml"}, log: slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 		allow:   p.allow,
-	}, p, write
+	}
+	r.follow(cfg, compiled)
+	return r, p, write
 }
 
 // A reload uses the current manifest of the process, and reports the fields that it does not apply.
@@ -122,11 +124,11 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := control.Reloaded{PID: 4711, Notes: []string{
-		"concurrency, retry: apply when informd restarts",
-		"access.read: source nodes is new: the handler can read it when informd restarts",
-		"access.write: the handler had none when informd started: it applies when informd restarts",
+		"concurrency, retry: informd reload takes that up",
+		"access.read: source nodes is new: informd reload takes that up",
+		"access.write: the handler had none before: informd reload takes that up",
 		"env: not set in informd's environment: INFORMD_TEST_UNSET",
-		"a reload changes one handler; these apply when informd restarts: source nodes is new",
+		"a reload of a handler changes that one; informd reload takes up these, too: source nodes is new",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -161,7 +163,7 @@ func TestReloadRefused(t *testing.T) {
 		tried         bool
 	}{
 		{name: "nobody", handler: "onkall", want: control.ErrNotFound.Error()},
-		{name: "no rule named it", handler: "idle", want: "handler idle does not run: no rule named it when informd started"},
+		{name: "no rule named it", handler: "idle", want: "handler idle does not run: no rule named it when informd read its manifests"},
 		{name: "it is gone", handler: "oncall", manifests: strings.ReplaceAll(reloadable1, "oncall", "page"),
 			want: "handler oncall is no longer in the manifests: it goes on as it is"},
 		{name: "mistakes", handler: "oncall", manifests: reloadable1 + "  timeout: 3\n  retries: 1\n",
@@ -181,7 +183,7 @@ func TestReloadRefused(t *testing.T) {
 			want: "handler oncall runs elsewhere: roll it out there"},
 		{name: "one that has moved", handler: "oncall",
 			manifests: strings.Replace(reloadable1, `command: [./oncall, "1"]`, `{address: "dns:///oncall:1", tls: {ca: a, cert: b, key: c}}`, 1),
-			want:      "it is remote now, and was not when informd started"},
+			want:      "it is remote now, and was not before"},
 		{name: "the new one does not work", handler: "oncall", change: func(_ *reloader, p *process) { p.err = errors.New("it refuses its config: no") },
 			want: "handler oncall was not reloaded and goes on as it was: it refuses its config: no", tried: true},
 	} {

@@ -19,8 +19,10 @@ import (
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/cmd/informd/rbac"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/internal/slack"
 )
@@ -33,7 +35,7 @@ type runFlags struct {
 	manifests           []string
 	kubeconfig, context string
 	listen              string
-	pprof               bool
+	pprof, watch        bool
 	logFormat, logLevel string
 	dryRun              bool
 	stateDir, control   string
@@ -58,6 +60,10 @@ or not permitted.
 The state directory records the objects informd has seen and the events it still has to deliver, so
 a restart loses nothing. Only one informd can use it at a time. By default it is informd/CLUSTER in
 $XDG_STATE_HOME or ~/.local/state.
+
+informd reload and SIGHUP make informd read its manifests again and take up what has changed,
+without a restart. With --watch it does so by itself, once the files have stayed the same for a
+second. Manifests with mistakes change nothing.
 
 --listen serves /livez, /readyz and /metrics. The other commands talk to the daemon over the control
 socket, by default control.sock in the state directory.
@@ -93,7 +99,6 @@ mistakes.`,
 			defer folders.Remove()
 			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
 			defer stop()
-			defer reportHangups(ctx, log)()
 			if err := run(ctx, flags, cfg, compiled, folders, log); err != nil {
 				return cli.Failed(err)
 			}
@@ -115,6 +120,8 @@ mistakes.`,
 		"serve profiles to everyone who reaches the address of --listen")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
 	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level", "info", logLevels...)
+	f.BoolVar(&flags.watch, "watch", false,
+		"reload when the manifests have changed, as informd reload does")
 	f.BoolVar(&flags.dryRun, "dry-run", false,
 		"only log deliveries and changes; start no handler but log")
 	return cmd
@@ -125,6 +132,8 @@ mistakes.`,
 func run(
 	ctx context.Context, flags runFlags, cfg *config.Config, compiled *plan.Plan,
 	folders *launch.Folders, log *slog.Logger) error {
+	hangups, stop := catchHangups()
+	defer stop()
 	if err := undumpable(); err != nil {
 		return err
 	}
@@ -151,30 +160,47 @@ func run(
 		return err
 	}
 	metrics := newMetrics(flags.version)
-	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
-		Logger: log, Delivered: metrics.delivered, Acted: metrics.acted,
+	reviewer, err := rbac.NewReviewer(cluster.Config, cluster.HTTP)
+	if err != nil {
+		return err
+	}
+	lacks := newPermissions(reviewer, store != nil, log)
+	eng, err := engine.New(compiled, cluster, handlers.all.byName(), engine.Options{
+		Logger: log, Delivered: metrics.delivered, Acted: func(d action.Done) {
+			metrics.acted(d)
+			lacks.acted(d)
+		},
 		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
 	})
 	if err != nil {
 		return err
 	}
 	handlers.isConfidential = eng.IsConfidential
-	cache.read(compiled, eng)
-	metrics.watch(eng, handlers)
-	server, err := listen(flags.listen, newMux(eng, handlers, metrics, flags.pprof))
+	reloader := &reloader{
+		manifests: flags.manifests, dryRun: flags.dryRun, log: log,
+		process: handlers.reloadable, allow: eng.Allow,
+	}
+	reloader.follow(cfg, compiled)
+	now := &current{
+		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
+		handler: reloader, log: log, started: compiled.Handlers, rights: lacks,
+	}
+	now.plan.Store(compiled)
+	lacks.follow(now.plan.Load, eng)
+	metrics.registry.MustRegister(lacks.gauge())
+	cache.read(now.names, eng)
+	metrics.watch(eng, handlers, now.last.Load)
+	server, err := listen(flags.listen, newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
 	if err != nil {
 		return err
 	}
 
+	fits := newFitting(cluster.Discovery, cfg, log)
+	now.fitting = fits
 	control, err := newControl(flags.control, stateDir, &backend{
-		version: flags.version, plan: compiled, engine: eng, handlers: handlers,
-		started: time.Now(),
-		reloader: &reloader{
-			manifests: flags.manifests, began: cfg, started: compiled.Handlers,
-			sources: cache.Names(),
-			dryRun:  flags.dryRun, log: log,
-			process: handlers.reloadable, allow: eng.Allow,
-		},
+		version: flags.version, engine: eng, handlers: handlers,
+		started: time.Now(), reloader: reloader, current: now, fitting: fits,
+		rights: lacks,
 	}, log)
 	if err != nil {
 		return err
@@ -193,9 +219,24 @@ func run(
 	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
 	group.Go(func() error {
+		lacks.run(lasting)
+		return nil
+	})
+	group.Go(func() error {
 		slack.Release(lasting)
 		return nil
 	})
+	group.Go(func() error {
+		fits.run(lasting)
+		return nil
+	})
+	group.Go(func() error {
+		hangups.each(ctx, func() { _, _ = now.reload(ctx) }) // which logs
+		return nil
+	})
+	if flags.watch {
+		group.Go(func() error { return now.watch(ctx) })
+	}
 	stopLogging := context.AfterFunc(ctx, func() {
 		log.Info("informd is to stop: deliveries in flight have time to end; " +
 			"a second signal ends it at once")

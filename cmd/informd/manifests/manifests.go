@@ -38,6 +38,17 @@ func load(paths []string, r reader) (*config.Config, *plan.Plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return Compile(files, paths)
+}
+
+// Read returns the files of the manifests at paths, as Load reads them.
+func Read(paths []string) ([]config.File, error) {
+	r := reader{seen: make(map[string]bool)}
+	return r.readAll(paths)
+}
+
+// Compile is Load for files that have been read. paths are for errors.
+func Compile(files []config.File, paths []string) (*config.Config, *plan.Plan, error) {
 	if len(files) == 0 {
 		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s",
 			strings.Join(paths, ", "))
@@ -73,6 +84,9 @@ type reader struct {
 	failures []error
 	seen     map[string]bool // by identity
 	tests    bool            // also read files of tests that are in folders
+	// found is called with each file in place of reading it; nil reads.
+	found func(path string)
+	print strings.Builder
 }
 
 // walk reads the manifests below a folder. It follows links to files, because a mounted ConfigMap
@@ -107,6 +121,9 @@ func (m *reader) walk(folder string) {
 // leaveOut reports a file of tests that has other manifests, because they would be left out too. It
 // does not report one that cannot be read: the daemon does without tests.
 func (m *reader) leaveOut(path string) {
+	if m.found != nil {
+		return
+	}
 	data, err := readManifest(path)
 	if err != nil {
 		return
@@ -129,6 +146,10 @@ func (m *reader) read(path string) error {
 		err := fmt.Errorf("there are more than %d manifest files", maxManifestFiles)
 		m.failures = append(m.failures, err)
 		return err
+	}
+	if m.found != nil {
+		m.found(path)
+		return nil
 	}
 	data, err := readManifest(path)
 	if err != nil {
@@ -183,4 +204,21 @@ func unreadable(path string, err error) error {
 		err = e.Err
 	}
 	return fmt.Errorf("%s cannot be read: %w", path, err)
+}
+
+// Fingerprint returns a text that differs if Load might read something else at the paths: a file
+// has come, gone or changed, by its name, its size or the time of its change.
+func Fingerprint(paths []string) string {
+	r := reader{seen: make(map[string]bool)}
+	r.found = func(path string) {
+		info, err := os.Stat(path)
+		if err != nil {
+			fmt.Fprintf(&r.print, "%s: %v\n", path, err)
+			return
+		}
+		fmt.Fprintf(&r.print, "%s is %s, %d, %d\n", path, identity(path), info.Size(),
+			info.ModTime().UnixNano())
+	}
+	_, _ = r.readAll(paths) // what cannot be read is in the text
+	return r.print.String()
 }

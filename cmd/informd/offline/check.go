@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/cmd/informd/schemas"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/host/confine"
@@ -31,14 +32,20 @@ const checkedAtOnce = 4
 
 // NewCheckCommand returns informd check.
 func NewCheckCommand(version string) *cobra.Command {
-	var paths []string
+	var paths, schemaPaths []string
 	var handlers bool
 	cmd := &cobra.Command{
-		Use:   "check -f PATH… [--handlers]",
+		Use:   "check -f PATH… [--schemas PATH…] [--handlers]",
 		Short: "Validate manifests; needs no cluster",
 		Long: `Validate manifests without a cluster: their form, references and expressions, and the
 config of builtin handlers. The command reports all mistakes at once. It reads Tests too, and runs
 none: informd test does.
+
+Expressions and actions are checked against schemas: a field that no object can have, a comparison
+that is never true, a value of the wrong type. The schemas of Kubernetes' own resources are built in.
+Those of others come from CustomResourceDefinitions among the manifests, and from --schemas: files or
+folders of CustomResourceDefinitions, or what informd schemas save has written. What has no schema
+is not checked.
 
 With --handlers, it also starts the handlers that have a command, each confined as its manifest
 says. They must describe themselves and accept their config, and this user on this machine must be
@@ -56,6 +63,12 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 				return cli.Failed(err)
 			}
 			mistakes, _ := err.(config.Mistakes)
+			given, err := schemas.Read(schemaPaths)
+			if err != nil {
+				return cli.Failed(err)
+			}
+			misfits := schemas.Check(cfg, given, mistakes)
+			mistakes = append(mistakes, misfits...)
 			folders, err := launch.NewFolders(cfg.Handlers, version)
 			if err != nil {
 				return cli.Failed(err)
@@ -74,6 +87,9 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 				for _, name := range slices.Sorted(maps.Keys(logs)) {
 					fmt.Fprintf(cmd.ErrOrStderr(), "log of handler %q:\n%s", name, logs[name])
 				}
+				if len(misfits) > 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), schemas.Hint())
+				}
 				n := len(mistakes)
 				return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
 			}
@@ -89,6 +105,7 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 		},
 	}
 	cli.ManifestFlag(cmd, &paths)
+	schemas.Flag(cmd, &schemaPaths)
 	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, "+
 		"to check them")
 	return cmd

@@ -16,6 +16,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/cmd/informd/schemas"
 	"github.com/informd/informd/config"
 )
 
@@ -48,8 +49,8 @@ is wrong.`,
 			switch {
 			case flags.update && flags.output != "text":
 				return errors.New("--update goes with -o text only")
-			case flags.coverage && flags.output != "text":
-				return errors.New("--coverage goes with -o text only")
+			case flags.coverage && flags.output == "junit":
+				return errors.New("--coverage goes with -o text and -o json only")
 			}
 			only, err := regexp.Compile(flags.run)
 			if err != nil {
@@ -59,6 +60,7 @@ is wrong.`,
 		},
 	}
 	cli.ManifestFlag(cmd, &flags.manifests)
+	schemas.Flag(cmd, &flags.schemas)
 	f := cmd.Flags()
 	f.StringVar(&flags.run, "run", "", "run only tests whose name matches this `REGEXP`")
 	f.BoolVarP(&flags.verbose, "verbose", "v", false, "list what came at each step")
@@ -73,6 +75,7 @@ var outputs = []string{"text", "json", "junit"}
 
 type flags struct {
 	manifests []string
+	schemas   []string
 	run       string
 	output    string
 	verbose   bool
@@ -86,9 +89,19 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 	if cfg == nil {
 		return cli.Failed(err)
 	}
-	if err != nil {
-		mistakes, _ := err.(config.Mistakes)
+	given, schemaErr := schemas.Read(f.schemas)
+	if schemaErr != nil {
+		return cli.Failed(schemaErr)
+	}
+	mistakes, _ := err.(config.Mistakes)
+	misfits := schemas.Check(cfg, given, mistakes)
+	mistakes = append(mistakes, misfits...)
+	if len(mistakes) > 0 {
+		mistakes.Sort()
 		fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+		if len(misfits) > 0 {
+			cmd.PrintErrln(schemas.Hint())
+		}
 		if len(cfg.Rules) == 0 && len(cfg.Tests) > 0 {
 			cmd.PrintErrln("there are only tests: name the files of their rules with -f, too")
 		}
@@ -128,7 +141,7 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 		return cli.Failed(err)
 	}
 	if f.coverage {
-		if err := covered.report(cfg, cmd.OutOrStdout()); err != nil {
+		if err := report.cover(covered.of(cfg)); err != nil {
 			return cli.Failed(err)
 		}
 	}

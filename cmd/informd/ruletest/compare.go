@@ -8,6 +8,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/informd/informd/cmd/informd/cli"
 )
 
 // difference is one place where what came is not what the test expects.
@@ -42,12 +44,35 @@ func eventDifferences(want, got map[string]any, exact bool) (out []difference) {
 			}
 			out = append(out, difference{Path: field, Want: w, Got: g})
 		case field == "namespace" && w == "" && g == nil:
+		case field == "items":
+			out = append(out, itemDifferences(w, g, exact)...)
 		default:
 			out = appendDifferences(out, field, w, g, exact)
 		}
 	}
 	if want["dead"] == nil && got["dead"] != nil {
 		out = append(out, difference{Path: "dead", Got: got["dead"], Note: "it is a dead letter"})
+	}
+	return out
+}
+
+// itemDifferences compares the items of an event, each as an event.
+func itemDifferences(want, got any, exact bool) (out []difference) {
+	w, _ := want.([]any)
+	g, _ := got.([]any)
+	if len(w) != len(g) {
+		return []difference{{
+			Path: "items", Want: want, Got: got,
+			Note: fmt.Sprintf("%d %s, want %d", len(g), cli.Plural(len(g), "item"), len(w)),
+		}}
+	}
+	for i := range w {
+		wanted, _ := w[i].(map[string]any)
+		came, _ := g[i].(map[string]any)
+		for _, d := range eventDifferences(wanted, came, exact) {
+			d.Path = fmt.Sprintf("items[%d].%s", i, d.Path)
+			out = append(out, d)
+		}
 	}
 	return out
 }

@@ -1,8 +1,10 @@
 package ruletest
 
 import (
+	"cmp"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/config"
@@ -63,37 +65,71 @@ func (c *coverage) add(r *result) {
 	}
 }
 
-// report writes what no test reached, and how much the tests reached.
-func (c *coverage) report(cfg *config.Config, w io.Writer) error {
-	var missing config.Mistakes
-	told := 0
+// covered is how much the tests reached, and what they did not.
+type covered struct {
+	Rules           int         `json:"rules"`
+	RulesTold       int         `json:"rulesTold"` // a test has an event of them
+	Outcomes        int         `json:"outcomes"`  // of conditions: two each
+	OutcomesReached int         `json:"outcomesReached"`
+	Missing         []uncovered `json:"missing"`
+}
+
+// uncovered is a rule of which no test has an event, or an outcome that a condition never had.
+type uncovered struct {
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Column    int    `json:"column"`
+	Rule      string `json:"rule,omitempty"`
+	Condition string `json:"condition,omitempty"`
+	Outcome   *bool  `json:"outcome,omitempty"` // of the condition
+
+	mistake config.Mistake // for people
+}
+
+// of returns the coverage of a configuration. What is missing is in the order of its places.
+func (c *coverage) of(cfg *config.Config) covered {
+	out := covered{Rules: len(cfg.Rules), Outcomes: 2 * len(c.branches), Missing: []uncovered{}}
+	add := func(u uncovered, m config.Mistake) {
+		u.File, u.Line, u.Column, u.mistake = m.File, m.Line, m.Column, m
+		out.Missing = append(out.Missing, u)
+	}
 	for _, r := range cfg.Rules {
 		if c.told[r.Name] {
-			told++
+			out.RulesTold++
 			continue
 		}
-		missing = append(missing, r.At.Mistake(0, "no test has an event of rule "+r.Name))
+		add(uncovered{Rule: r.Name}, r.At.Mistake(0, "no test has an event of rule "+r.Name))
 	}
-	reached := 0
 	for _, b := range c.branches {
-		for i, outcome := range []string{"false", "true"} {
+		for i, outcome := range []bool{false, true} {
 			if b.outcomes[i] {
-				reached++
+				out.OutcomesReached++
 				continue
 			}
-			missing = append(missing, b.in.Mistake(b.says.Offset,
-				fmt.Sprintf("in no test this is %s: %s", outcome, b.says.Text)))
+			add(uncovered{Condition: b.says.Text, Outcome: &outcome}, b.in.Mistake(b.says.Offset,
+				fmt.Sprintf("in no test this is %v: %s", outcome, b.says.Text)))
 		}
 	}
-	missing.Sort()
-	for _, m := range missing {
-		if _, err := fmt.Fprintln(w, m.Error()); err != nil {
-			return err
-		}
+	slices.SortFunc(out.Missing, compare)
+	out.Missing = slices.CompactFunc(out.Missing, func(a, b uncovered) bool {
+		return compare(a, b) == 0 // a condition and its only operand
+	})
+	return out
+}
+
+func compare(a, b uncovered) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+		cmp.Compare(a.Column, b.Column), cmp.Compare(a.mistake.Message, b.mistake.Message))
+}
+
+// text describes the coverage to people.
+func (c covered) text() string {
+	var b strings.Builder
+	for _, u := range c.Missing {
+		b.WriteString(u.mistake.Error() + "\n")
 	}
-	rules, outcomes := len(cfg.Rules), 2*len(c.branches)
-	_, err := fmt.Fprintf(w, "covered: %d of %d %s, %d of %d %s\n",
-		told, rules, cli.Plural(rules, "rule"),
-		reached, outcomes, cli.Plural(outcomes, "outcome")+" of conditions")
-	return err
+	fmt.Fprintf(&b, "covered: %d of %d %s, %d of %d %s\n",
+		c.RulesTold, c.Rules, cli.Plural(c.Rules, "rule"),
+		c.OutcomesReached, c.Outcomes, cli.Plural(c.Outcomes, "outcome")+" of conditions")
+	return b.String()
 }

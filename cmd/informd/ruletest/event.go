@@ -17,30 +17,32 @@ import (
 
 // came is an event that came in a test.
 type came struct {
-	at     time.Duration  // since the start of the test
+	at     time.Time      // by the clock of the test
+	after  time.Duration  // of the test, without what the clock was set by
 	fields map[string]any // in the form in which tests write events
 	lane   string         // events of one rule and object are in order
 	by     string         // who got it, for people
 }
 
-// newCame returns an event in the form in which tests write events.
-func newCame(ev simulate.Event, start time.Time) came {
+// newCame returns an event in the form in which tests write events. clockStart is the start of the
+// test by the clock as it is set now.
+func newCame(ev simulate.Event, clockStart time.Time) came {
 	e := ev.Event
-	c := came{at: ev.At.Sub(start), lane: ev.Rule + " " + e.Namespace + "/" + e.Name}
-	c.fields = map[string]any{
-		"rule": ev.Rule, "event": e.Event, "name": e.Name,
-		"attempt": json.Number(fmt.Sprint(e.Attempt)),
-	}
+	c := came{at: ev.At, after: ev.At.Sub(clockStart), lane: ev.Rule + " " + e.Namespace + "/" + e.Name}
+	c.fields = changeFields(&e)
 	set := func(field string, value any, has bool) {
 		if has {
 			c.fields[field] = value
 		}
 	}
-	set("namespace", e.Namespace, e.Namespace != "")
-	set("payload", decode(e.Payload), e.Payload != nil)
-	set("object", decode(e.Object), e.Object != nil)
-	set("old", decode(e.Old), e.Old != nil)
+	set("rule", ev.Rule, true)
+	set("attempt", json.Number(fmt.Sprint(e.Attempt)), true)
 	set("dead", ev.Dead, ev.Dead != "")
+	var items []any
+	for i := range e.Items {
+		items = append(items, changeFields(&e.Items[i]))
+	}
+	set("items", items, len(items) > 0)
 	if e.Attached != nil {
 		attached := make(map[string]any)
 		for name, objects := range e.Attached {
@@ -66,6 +68,21 @@ func newCame(ev simulate.Event, start time.Time) came {
 		c.by = "no action of the rule"
 	}
 	return c
+}
+
+// changeFields returns what an event and each of its items say about a change.
+func changeFields(e *handler.Event) map[string]any {
+	f := map[string]any{"event": e.Event, "name": e.Name}
+	set := func(field string, value any, has bool) {
+		if has {
+			f[field] = value
+		}
+	}
+	set("namespace", e.Namespace, e.Namespace != "")
+	set("payload", decode(e.Payload), e.Payload != nil)
+	set("object", decode(e.Object), e.Object != nil)
+	set("old", decode(e.Old), e.Old != nil)
+	return f
 }
 
 // actionFields returns an action in the form in which manifests write it.
@@ -125,6 +142,11 @@ func named(o map[string]any, a handler.Action) map[string]any {
 
 // String describes the event on one line: +5m added shop/web-0 (rule pending, to handler print).
 func (c came) String() string {
+	return printable.Line("+"+config.ShortDuration(c.after)+" "+c.text(), maxLine)
+}
+
+// text describes the event without its time.
+func (c came) text() string {
 	name, _ := c.fields["name"].(string)
 	if namespace, ok := c.fields["namespace"].(string); ok {
 		name = namespace + "/" + name
@@ -133,8 +155,12 @@ func (c came) String() string {
 	if n := fmt.Sprint(c.fields["attempt"]); n != "1" {
 		attempt = ", attempt " + n
 	}
-	return printable.Line(fmt.Sprintf("+%s %v %s (rule %v, %s%s)",
-		config.ShortDuration(c.at), c.fields["event"], name, c.fields["rule"], c.by, attempt), maxLine)
+	items := ""
+	if n := len(c.items()); n > 1 {
+		items = fmt.Sprintf(", %d items", n)
+	}
+	return fmt.Sprintf("%v %s (rule %v, %s%s%s)",
+		c.fields["event"], name, c.fields["rule"], c.by, attempt, items)
 }
 
 // details describes what the event carries, a line each.
@@ -144,7 +170,15 @@ func (c came) details() (lines []string) {
 			lines = append(lines, field+": "+shown(v))
 		}
 	}
+	if len(c.items()) > 1 {
+		lines = append(lines, "items: "+shown(c.expectedItems(nil)))
+	}
 	return lines
+}
+
+func (c came) items() []any {
+	items, _ := c.fields["items"].([]any)
+	return items
 }
 
 // Bounds of what reports show, in bytes.
@@ -176,11 +210,31 @@ func (c came) expected(shape map[string]any) map[string]any {
 		e["attempt"] = c.fields["attempt"]
 	}
 	for field, was := range shape {
-		if v := c.fields[field]; v != nil {
+		if v := c.fields[field]; v != nil && field != "items" {
 			e[field] = project(was, v)
 		}
 	}
+	was, isGiven := shape["items"].([]any)
+	if n := len(c.items()); n > 1 || n > 0 && isGiven { // a single item says nothing new
+		e["items"] = c.expectedItems(was)
+	}
 	return e
+}
+
+// expectedItems returns the items as a test would expect them: the fields that the test gave
+// before, or what tells an item apart and its payload.
+func (c came) expectedItems(shapes []any) (items []any) {
+	for i, item := range c.items() {
+		fields, _ := item.(map[string]any)
+		shape := map[string]any{"event": nil, "namespace": nil, "name": nil, "payload": nil}
+		if len(shapes) == len(c.items()) {
+			if was, _ := shapes[i].(map[string]any); len(was) > 0 {
+				shape = was
+			}
+		}
+		items = append(items, project(shape, fields))
+	}
+	return items
 }
 
 // project returns the part of a value that has the shape of another one.

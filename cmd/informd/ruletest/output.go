@@ -16,6 +16,7 @@ import (
 type report interface {
 	add(*result) error
 	end(all []*result) error
+	cover(covered) error // after end, if somebody asked for it
 }
 
 func newReport(f *flags, w io.Writer) report {
@@ -68,7 +69,7 @@ func (r *result) story() string {
 			verb = "expect"
 		}
 		fmt.Fprintf(&b, "  %s %s, until %s, +%s\n", step.what, verb,
-			r.test.Start.Add(step.until).Format(time.RFC3339), config.ShortDuration(step.until))
+			step.at.Format(time.RFC3339), config.ShortDuration(step.until))
 		for _, c := range step.came {
 			b.WriteString("    " + c.String() + "\n")
 			for _, line := range c.details() {
@@ -113,7 +114,12 @@ func (t textReport) end(all []*result) error {
 	return err
 }
 
-// jsonReport writes a line per test.
+func (t textReport) cover(c covered) error {
+	_, err := io.WriteString(t.w, c.text())
+	return err
+}
+
+// jsonReport writes a line per test, and one with the coverage.
 type jsonReport struct {
 	w       io.Writer
 	verbose bool
@@ -179,16 +185,22 @@ func (j jsonReport) add(r *result) error {
 			}
 		}
 	}
+	return j.line(out)
+}
+
+func (j jsonReport) line(v any) error {
 	encoder := json.NewEncoder(j.w)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return encoder.Encode(v)
 }
 
 func (r *result) jsonEvent(step string, c came) jsonEvent {
-	return jsonEvent{step, r.test.Start.Add(c.at), config.ShortDuration(c.at), c.fields}
+	return jsonEvent{step, c.at, config.ShortDuration(c.after), c.fields}
 }
 
 func (jsonReport) end([]*result) error { return nil }
+
+func (j jsonReport) cover(c covered) error { return j.line(map[string]covered{"coverage": c}) }
 
 // junitReport writes one XML document, as CI systems read it: a testsuite per file.
 type junitReport struct{ w io.Writer }
@@ -226,6 +238,8 @@ type junitFailure struct {
 }
 
 func (junitReport) add(*result) error { return nil }
+
+func (junitReport) cover(covered) error { return nil } // the command line has no such combination
 
 func (j junitReport) end(all []*result) error {
 	suites := junitSuites{Tests: len(all)}

@@ -12,6 +12,7 @@ import (
 
 func TestEventDifferences(t *testing.T) {
 	const got = `{"rule":"r","event":"added","name":"a","attempt":1,
+		"items":[{"event":"added","name":"b","namespace":"shop","payload":{"n":1,"s":"x"}},{"event":"added","name":"a"}],
 		"payload":{"n":1,"f":2.50,"big":9007199254740993,"s":"x","list":[1,{"a":1,"b":2}],"none":null},"actions":[{"delete":{"name":"a"}}]}`
 	for _, c := range []struct {
 		why, want string
@@ -36,6 +37,13 @@ func TestEventDifferences(t *testing.T) {
 		{"exact, a part", `{"payload":{"n":1,"f":2.5,"big":9007199254740993,"s":"x","list":[1,{"a":1}]}}`, true, "payload.list[1].b"},
 		{"exact, the whole", `{"payload":{"n":1,"f":2.5,"big":9007199254740993,"s":"x","list":[1,{"a":1,"b":2}]}}`, true, ""},
 		{"no actions", `{"actions":[]}`, false, "actions"},
+		{"how many items", `{"items":[{},{}]}`, false, ""},
+		{"fewer items", `{"items":[{}]}`, false, "items"},
+		{"no items", `{"items":[]}`, false, "items"},
+		{"parts of items", `{"items":[{"name":"b","payload":{"n":1}},{"namespace":""}]}`, false, ""},
+		{"parts of items that differ", `{"items":[{"name":"a","payload":{"n":2}},{"namespace":"shop"}]}`, false,
+			"items[0].name items[0].payload.n items[1].namespace"},
+		{"exact, items", `{"items":[{"name":"b","payload":{"n":1}},{}]}`, true, "items[0].payload.s"},
 		{"a dead letter", `{"dead":"x"}`, false, "dead"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -66,6 +74,37 @@ func TestDeadLettersAreExpectedAsSuch(t *testing.T) {
 		if ok := len(eventDifferences(c.want, dead, c.exact)) == 0; ok != c.ok {
 			t.Errorf("%v, exact %v: %v", c.want, c.exact, ok)
 		}
+	}
+}
+
+// A test that is written anew has the fields of items that it had. A test without items gets them
+// where there are several.
+func TestExpectedItems(t *testing.T) {
+	item := func(name string) any {
+		return map[string]any{"event": "added", "name": name, "payload": map[string]any{"m": json.Number("1"), "s": name}, "object": "large"}
+	}
+	for _, c := range []struct {
+		why   string
+		items []any
+		shape string
+		want  string
+	}{
+		{"several", []any{item("a"), item("b")}, `{}`,
+			`[{event: added, name: a, payload: {m: 1, s: a}}, {event: added, name: b, payload: {m: 1, s: b}}]`},
+		{"one", []any{item("a")}, `{}`, "null"},
+		{"one, which the test has", []any{item("a")}, `{"items":[{"name":"x"}]}`, `[{name: a}]`},
+		{"the shape of each", []any{item("a"), item("b")}, `{"items":[{"payload":{"s":"x"}},{}]}`,
+			`[{payload: {s: a}}, {event: added, name: b, payload: {m: 1, s: b}}]`},
+		{"another number of them", []any{item("a")}, `{"items":[{"name":"x"},{}]}`,
+			`[{event: added, name: a, payload: {m: 1, s: a}}]`},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			shape, _ := decode(json.RawMessage(c.shape)).(map[string]any)
+			got := came{fields: map[string]any{"name": "a", "items": c.items}}.expected(shape)
+			if text := flow(got["items"]); text != c.want {
+				t.Errorf("got  %s\nwant %s", text, c.want)
+			}
+		})
 	}
 }
 

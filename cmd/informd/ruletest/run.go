@@ -31,8 +31,9 @@ type result struct {
 // played is what came of a step.
 type played struct {
 	*config.Step
-	what  string // as spec.steps[3]
-	until time.Duration
+	what  string        // as spec.steps[3]
+	at    time.Time     // by the clock, at the end of the step
+	until time.Duration // since the start of the test, without what the clock was set by
 	came  []came
 }
 
@@ -101,6 +102,7 @@ type runner struct {
 	*result
 	simulation *simulate.Simulation
 	script     script
+	clockSet   time.Duration    // by how much the clock was set in all
 	events     []simulate.Event // of the step that is being done
 	waiting    []came           // came since the last expect
 }
@@ -115,9 +117,10 @@ func (r *runner) step(step *config.Step, what string) bool {
 	if err == nil && (step.Verb != "" || step.Expect != nil) {
 		err = r.simulation.Advance(0)
 	}
-	done := played{Step: step, what: what, until: r.simulation.Now().Sub(r.test.Start)}
+	now, clockStart := r.simulation.Now(), r.test.Start.Add(r.clockSet)
+	done := played{Step: step, what: what, at: now, until: now.Sub(clockStart)}
 	for _, ev := range append(r.events, r.simulation.Events()...) {
-		done.came = append(done.came, newCame(ev, r.test.Start))
+		done.came = append(done.came, newCame(ev, clockStart))
 	}
 	r.events = nil
 	r.steps = append(r.steps, done)
@@ -159,8 +162,9 @@ func (r *runner) do(step *config.Step) error {
 		if err := cmp.Or(r.meanwhile(step), s.Advance(step.After)); err != nil {
 			return err
 		}
+		r.clockSet += step.ClockSet // before Run, so that all events of the step come after it
 		return s.Run(simulate.Resumption{
-			StateLost: step.StateLost, HistoryLost: step.HistoryLost,
+			StateLost: step.StateLost, HistoryLost: step.HistoryLost, ClockSet: step.ClockSet,
 		})
 	case config.StepRelist:
 		s.Disconnect()

@@ -69,6 +69,13 @@ func TestChangesFromKubectl(t *testing.T) {
 		t.Errorf("%d events have an old state:\n%s", n, out)
 	}
 
+	// A recording is made of changes, and of lines that are none.
+	write(events, `{"type":"RECORDING","time":"2026-01-02T03:04:05Z","selections":[{"resource":"v1/nodes"}]}`+"\n", change("ADDED", 2, "web", ""),
+		`{"type":"LISTED"}{"type":"BOOKMARK","object":{"kind":"Node"}}`)
+	if out, log, err = does(t, NewTryCommand("v1"), "-f", manifests, "--event", events); err != nil || !strings.Contains(out, "event 1 of 1: added v1/nodes n1") {
+		t.Errorf("%v: %s%s", err, out, log)
+	}
+
 	write(events, change("MODIFIED", 2, "web", ""))
 	if _, _, err = does(t, NewTryCommand("v1"), "-f", manifests, "--event", events); err == nil ||
 		!strings.Contains(err.Error(), ":1: Node n1 is MODIFIED, and nothing before it has its old state") {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
@@ -27,12 +29,13 @@ type read struct {
 
 // events reads events from a file, or from standard input if path is "-". Each document is an event
 // as the log builtin writes it, a dead letter as informd dead show -o json prints it, an object as
-// kubectl prints it, which was added, or a change as kubectl prints it with --output-watch-events.
-// With manifests, a change becomes the event that each rule of the handler makes of it; notes name
-// objects that no rule selects. Without a path, there is one event, which is made up.
+// kubectl prints it, which was added, or a change as informd record writes it, and kubectl with
+// --output-watch-events. With manifests, a change becomes the event that each rule of the handler
+// makes of it; notes name objects that no rule selects. Without a path, there is one event, which is made up.
 func (s subject) events(path string, stdin io.Reader) (events []read, notes []string, err error) {
 	if path == "" {
-		return []read{{Event: s.madeUpEvent()}}, nil, nil
+		ev, err := s.madeUpEvent()
+		return []read{{Event: ev}}, nil, err
 	}
 	documents, err := readDocuments(path, stdin)
 	if err != nil {
@@ -40,6 +43,9 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 	}
 	seen := make(history)
 	for i, d := range documents {
+		if d.isMark() {
+			continue
+		}
 		d, kind := d.watched()
 		about, o := d.object()
 		var change delta.Delta
@@ -80,6 +86,7 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 		if ev.ID == "" {
 			ev.ID = fmt.Sprintf("%s/%d", ev.Rule, i+1)
 		}
+		fillItems(&ev)
 		events = append(events, read{ev, d})
 	}
 	if len(events) == 0 && len(notes) > 0 {
@@ -113,6 +120,15 @@ func (d document) watched() (document, delta.Type) {
 		}
 	}
 	return d, delta.Added
+}
+
+// isMark reports whether a document is a line of a recording, or of a watch, that is no change.
+func (d document) isMark() bool {
+	var line struct{ Type, Event, Kind string }
+	if json.Unmarshal(d.json, &line) != nil || line.Event != "" || line.Kind != "" {
+		return false
+	}
+	return slices.Contains([]string{"RECORDING", "LISTED", "BOOKMARK", "ERROR"}, line.Type)
 }
 
 // history has the states of objects that a file has had so far, by kind and key.
@@ -221,13 +237,43 @@ func eventOf(d document) (ev handler.Event, err error) {
 	return ev, nil
 }
 
+// fillItems gives each item of an event what it has in common with the event, and an id. The last
+// one is the event itself.
+func fillItems(ev *handler.Event) {
+	for i := range ev.Items {
+		item := &ev.Items[i]
+		item.Rule, item.Attempt = ev.Rule, ev.Attempt
+		if item.Resource == (handler.Resource{}) {
+			item.Resource = ev.Resource
+		}
+		switch {
+		case item.ID != "":
+		case i == len(ev.Items)-1:
+			item.ID = ev.ID
+		default:
+			item.ID = fmt.Sprintf("%s/%d", ev.ID, i+1)
+		}
+	}
+}
+
 // withResource returns an event whose resource is written as in a Source, such as
-// apps/v1/deployments, in the form that events have. It returns any other text as it is.
+// apps/v1/deployments, in the form that events have, and so is that of its items. It returns any
+// other text as it is.
 func withResource(text json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil {
+		return text
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(fields["items"], &items) == nil && len(items) > 0 {
+		for i := range items {
+			items[i] = withResource(items[i])
+		}
+		fields["items"], _ = json.Marshal(items) // JSON can be written
+		text, _ = json.Marshal(fields)
+	}
 	var resource string
-	if json.Unmarshal(text, &fields) != nil ||
-		json.Unmarshal(fields["resource"], &resource) != nil {
+	if json.Unmarshal(fields["resource"], &resource) != nil {
 		return text
 	}
 	parts := strings.Split(resource, "/")
@@ -261,12 +307,29 @@ func (i identity) resource() handler.Resource {
 }
 
 // madeUpEvent returns an event for the handler: of what its first rule selects, if there is one,
-// and otherwise an update of a ConfigMap that does not exist.
-func (s subject) madeUpEvent() handler.Event {
+// and otherwise an update of a ConfigMap that does not exist. If the rule has no source, the event
+// is that of a moment. The error then says why the rule has none now, and the event holds its object.
+func (s subject) madeUpEvent() (handler.Event, error) {
+	if s.plan != nil {
+		if r, now := s.moment(); r != nil {
+			ev, ok, err := s.event(r, now)
+			if err != nil || !ok {
+				ev = delivery.Event(now, nil, r.Name, handler.Resource(r.Source.Resource), 1)
+			}
+			switch {
+			case err != nil:
+				err = fmt.Errorf("rule %s: %w", r.Name, err)
+			case !ok:
+				err = fmt.Errorf("rule %s has no event now, because its when does not hold: "+
+					"give what it looks up, with --cache", r.Name)
+			}
+			return ev, err
+		}
+	}
 	if r := s.rule(); r.Source != "" {
 		for _, source := range s.manifests.Sources {
 			if source.Name == r.Source {
-				return s.madeUpEventOf(r.Name, source)
+				return s.madeUpEventOf(r.Name, source), nil
 			}
 		}
 	}
@@ -281,7 +344,7 @@ func (s subject) madeUpEvent() handler.Event {
 		Resource:  handler.Resource{Version: "v1", Resource: "configmaps"},
 		Namespace: "default", Name: "made-up", UID: "uid-1", ResourceVersion: "1002",
 		Object: object("1002", "2"), Old: object("1001", "1"),
-	}
+	}, nil
 }
 
 // madeUpEventOf returns an event of the first object in the cache that a rule of the handler

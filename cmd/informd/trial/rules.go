@@ -21,7 +21,7 @@ func (s subject) selected(
 	resource schema.GroupVersionResource, change delta.Delta,
 ) (events []handler.Event, err error) {
 	for _, r := range s.plan.Rules {
-		if r.Handler != s.Name {
+		if r.Handler != s.Name || r.Source.IsRule() {
 			continue
 		}
 		seen, ok := s.cache[r.Source.Name].sees(resource, change)
@@ -80,8 +80,27 @@ func (s subject) event(
 		// A made-up object, whose event needs an id of its own all the same.
 		ev.ID = r.Name + "/" + o.Key() + "/" + ev.Event
 	}
+	if r.Group != nil { // each change is tried alone, as the only one of its group
+		ev.Items = []handler.Event{ev}
+	}
 	ev.Attached, err = r.Attach(match.Delta, finder)
 	return ev, true, err
+}
+
+// moment returns the change that a rule without a source sees at a moment of its schedule: now. It
+// returns nil if the handler's first rule has a source.
+func (s subject) moment() (r *plan.Rule, now delta.Delta) {
+	for _, r := range s.plan.Rules {
+		if r.Handler != s.Name {
+			continue
+		}
+		if !r.Source.IsRule() {
+			break
+		}
+		o, _ := object.FromJSON(r.Source.Informers[0].Fixed) // it is an object
+		return r, delta.Delta{Type: delta.Synced, Object: o, Round: time.Now().Unix()}
+	}
+	return nil, now
 }
 
 // reading returns a source of the cache for a rule's expressions, which get whole objects.

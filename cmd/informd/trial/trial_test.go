@@ -121,6 +121,23 @@ func TestTryWithManifest(t *testing.T) {
 	}
 }
 
+// An event of a group may be written by hand: its items have what the event has, unless they say
+// otherwise.
+func TestTryItems(t *testing.T) {
+	manifests, cache := written(t, "pods", "event")
+	path := filepath.Join(t.TempDir(), "event.yaml")
+	text := "{rule: count, event: added, resource: v1/nodes, name: n1, items: [" +
+		"{event: updated, resource: v1/pods, namespace: shop, name: web, payload: {a: 1}}, {event: added, name: n1, object: {b: 2}}]}"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache, "--event", path)
+	want := "\n  item     updated v1/pods shop/web {\"a\":1}\n  item     added v1/nodes n1 {\"b\":2}\n  answer   done"
+	if err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v: %q is missing in\n%s", err, want, out)
+	}
+}
+
 // What the manifest does not allow is rejected, by try and by check, and both say which line would
 // allow it.
 func TestManifestDenies(t *testing.T) {
@@ -198,5 +215,44 @@ spec:
 	}
 	if want := events + ":9: no rule of handler counter selects the Pod a/p when it is added\n"; log != want {
 		t.Errorf("the log is %q, want %q", log, want)
+	}
+}
+
+// A rule without a source has the event of a moment, if it wants one.
+func TestMomentGoesThroughRule(t *testing.T) {
+	manifests, cache := written(t, "pods", "event")
+	text, err := os.ReadFile(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := strings.Replace(string(text), "spec: {source: nodes, handler: counter}", `spec:
+  schedule: {cron: "@daily"}
+  handler: counter
+  when: len(lookup("pods.byNode", "n1")) > 0
+  payload: {pods: 'map(lookup("pods.byNode", "n1"), .metadata.name)'}
+`, 1)
+	if err := os.WriteFile(manifests, []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, _ := does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache)
+	for _, want := range []string{
+		"event 1 of 1: synced informd.dev/v1alpha1/rules count, rule count, id count/count/synced/1/",
+		"\n  payload  {\"pods\":[\"web\"]}\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	_, _, err = does(t, NewTryCommand("v1"), "-f", manifests)
+	if err == nil || !strings.Contains(err.Error(), "rule count has no event now, because its when does not hold") {
+		t.Error(err)
+	}
+	object := filepath.Join(t.TempDir(), "node.yaml")
+	if err := os.WriteFile(object, []byte("{apiVersion: v1, kind: Node, metadata: {name: n1}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache, "--event", object)
+	if err == nil || !strings.Contains(err.Error(), "no rule of handler counter selects the Node n1") {
+		t.Error(err)
 	}
 }

@@ -44,7 +44,8 @@ what informd dead show -o json prints, or objects as kubectl get -o yaml prints 
 added events. Changes as kubectl get --watch --output-watch-events -o json prints them become added,
 updated and deleted events. With -f, objects and changes become what the handler's rules make of them, payload and attached
 objects included. Without --event, the command makes an event up: with -f of the source of the
-handler's first rule, from an object that --cache has of it; otherwise of a ConfigMap.
+handler's first rule, from an object that --cache has of it; otherwise of a ConfigMap. If that rule
+has no source, the event is a moment of its schedule.
 
 --cache FILE has what the handler reads: objects as kubectl get -o yaml prints them, or sources by
 their names:
@@ -341,6 +342,20 @@ func (o outcome) text(n, of int, ev read) string {
 		fmt.Fprintf(&b, "  %-8s %s: %d\n",
 			"attached", cli.Printable(name), len(ev.Attached[name]))
 	}
+	if n := len(ev.Items); n > 1 { // a single one is the event itself
+		for _, item := range ev.Items[:min(n, maxItems)] {
+			contents := item.Object
+			if len(item.Payload) > 0 {
+				contents = item.Payload
+			}
+			line := fmt.Sprintf("%s %s %s", cli.Printable(item.Event),
+				cli.Printable(target(item.Resource, item.Namespace, item.Name)), shown(contents))
+			fmt.Fprintf(&b, "  %-8s %s\n", "item", strings.TrimSpace(line))
+		}
+		if n > maxItems {
+			fmt.Fprintf(&b, "  %-8s … and %d more\n", "item", n-maxItems)
+		}
+	}
 	answer := o.Result
 	if o.RetryAfter != "" {
 		answer += " after " + o.RetryAfter
@@ -364,6 +379,9 @@ func (o outcome) text(n, of int, ev read) string {
 	}
 	return b.String()
 }
+
+// maxItems bounds the items that an answer for people lists.
+const maxItems = 20
 
 // maxShown bounds the bytes of a value in an answer for people.
 const maxShown = 500

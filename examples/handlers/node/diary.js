@@ -43,7 +43,8 @@ async function configure(config) {
 
 // handle handles one Event. It returns the actions that informd should perform in the cluster. It
 // runs for several events at once, but never for two of one object of one rule. An event may come
-// again, with the same id. signal aborts when informd no longer wants the answer. An error with
+// again, with the same id. If its rule has a group, event.items has all changes, and the answer is
+// for all of them; event itself is the newest. signal aborts when informd no longer wants the answer. An error with
 // reject set makes the event a dead letter. After any other error informd sends the event again,
 // with after set not sooner than after that many seconds.
 async function handle(event, signal) {
@@ -51,17 +52,21 @@ async function handle(event, signal) {
     const kind = event.event.slice(0, 40)
     throw Object.assign(new Error(`a kind of change that this version does not know: ${kind}`), { reject: true })
   }
-  const bytes = event.payload.length > 0 ? event.payload : event.object
-  const line = {
-    id: event.id, attempt: event.attempt, event: event.event, namespace: event.namespace, name: event.name,
-    data: bytes.length > 0 ? parse(bytes.toString()) : null,
-  }
-  if (index) { // for a node, for example, the pods on it
-    line.related = (await byIndex(source, index, event.name, signal)).map((object) => object.metadata.name)
+  let lines = ''
+  for (const change of event.items.length > 0 ? event.items : [event]) { // of a group, or the only one
+    const bytes = change.payload.length > 0 ? change.payload : change.object
+    const line = {
+      id: change.id, attempt: event.attempt, event: change.event, namespace: change.namespace, name: change.name,
+      data: bytes.length > 0 ? parse(bytes.toString()) : null,
+    }
+    if (index) { // for a node, for example, the pods on it
+      line.related = (await byIndex(source, index, change.name, signal)).map((object) => object.metadata.name)
+    }
+    lines += stringify(line) + '\n'
   }
   try {
     signal.throwIfAborted()
-    await file.appendFile(stringify(line) + '\n')
+    await file.appendFile(lines)
   } catch (e) { // perhaps the disk is full
     throw Object.assign(e, { after: 10 })
   }

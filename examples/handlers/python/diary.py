@@ -71,16 +71,20 @@ class Diary:
     def handle(self, event):
         """Handles one pb.Event. Returns the actions, each a pb.Action, that informd should perform
         in the cluster. Several threads call it, but never two for one object of one rule. An event
-        may come again, with the same id."""
+        may come again, with the same id. If its rule has a group, event.items has all changes, and
+        the answer is for all of them; event itself is the newest."""
         if event.event not in ("added", "updated", "deleted", "synced"):
             raise Reject(f"a kind of change that this version does not know: {event.event[:40]}")
-        line = {"id": event.id, "attempt": event.attempt, "event": event.event, "namespace": event.namespace,
-                "name": event.name, "data": json.loads(event.payload or event.object or b"null")}
-        if self.index:  # for a node, for example, the pods on it
-            related = self.cache.by_index(self.source, self.index, event.name)
-            line["related"] = [o["metadata"]["name"] for o in related]
+        lines = ""
+        for change in event.items or [event]:  # the changes of a group, or the only one
+            line = {"id": change.id, "attempt": event.attempt, "event": change.event, "namespace": change.namespace,
+                    "name": change.name, "data": json.loads(change.payload or change.object or b"null")}
+            if self.index:  # for a node, for example, the pods on it
+                related = self.cache.by_index(self.source, self.index, change.name)
+                line["related"] = [o["metadata"]["name"] for o in related]
+            lines += json.dumps(line) + "\n"
         try:
-            os.write(self.file, json.dumps(line).encode() + b"\n")
+            os.write(self.file, lines.encode())
         except OSError as e:  # perhaps the disk is full
             raise Retry(str(e), after=10) from e
         log("debug", "written")

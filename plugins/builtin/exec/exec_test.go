@@ -92,6 +92,28 @@ func TestEventOnStandardInput(t *testing.T) {
 	}
 }
 
+// A command gets a group of changes at once, each with all that an event of its own would have.
+func TestItemsOnStandardInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "input")
+	older, newest := event, event
+	older.ID, older.Name, older.Old, older.Event = "all/u0/added/6", "web-1", nil, handler.Added
+	newest.Items = []handler.Event{older, event}
+	if _, err := script(t, `cat > "$1"`, path).Handle(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	input, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got handler.Event
+	if err := json.Unmarshal(input, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(newest, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestExitStatusIsTheAnswer(t *testing.T) {
 	const retry, reject = "retry", "reject"
 	for _, test := range []struct{ script, want, reason string }{

@@ -32,7 +32,7 @@ func newTemplates(secrets map[string]string) *templates {
 	}
 	return &templates{given: map[string][]string{
 		"id": nil, "rule": nil, "attempt": nil, "namespace": nil, "name": nil, "uid": nil,
-		"resourceVersion": nil, "payload": nil, "attached": nil,
+		"resourceVersion": nil, "payload": nil, "attached": nil, "items": nil,
 		"resource": {"group", "version", "resource"}, "secrets": names,
 	}}
 }
@@ -57,7 +57,7 @@ func (t *templates) compile(at, text string, o expr.Options) (program *expr.Prog
 
 // foreign matches the beginning of an expression as other tools write it.
 var foreign = regexp.MustCompile(
-	`\{\{-?\s*\.?(object|old|event|payload|secrets|attached|metadata|name|namespace)\b`)
+	`\{\{-?\s*\.?(object|old|event|payload|secrets|attached|items|metadata|name|namespace)\b`)
 
 // text is a template that gives a string.
 type text struct {
@@ -195,9 +195,9 @@ func inURL(expression, text string) string {
 
 // environment returns what templates see of ev.
 func environment(ev *handler.Event, secrets map[string]any, now time.Time) (*expr.Env, error) {
-	payload, err := tree(ev.Payload)
+	given, err := members(ev)
 	if err != nil {
-		return nil, errors.New("payload is not valid JSON")
+		return nil, err
 	}
 	attached := make(map[string]any, len(ev.Attached))
 	for name, objects := range ev.Attached {
@@ -209,22 +209,48 @@ func environment(ev *handler.Event, secrets map[string]any, now time.Time) (*exp
 		}
 		attached[name] = list
 	}
-	env := &expr.Env{Event: ev.Event, Now: now, Given: map[string]any{
-		"id": ev.ID, "rule": ev.Rule, "attempt": int64(ev.Attempt), "namespace": orNil(ev.Namespace),
-		"name": ev.Name, "uid": ev.UID, "resourceVersion": ev.ResourceVersion,
+	// An event of a rule without a group is its own only item, so a template can serve both kinds
+	// of rules.
+	items := []any{maps.Clone(given)}
+	if len(ev.Items) > 0 {
+		items = make([]any, len(ev.Items))
+	}
+	for i := range ev.Items {
+		if items[i], err = members(&ev.Items[i]); err != nil {
+			return nil, fmt.Errorf("items: %w", err)
+		}
+	}
+	env := &expr.Env{
+		Event: ev.Event, Object: given["object"], Old: given["old"], Now: now, Given: given,
+	}
+	for _, name := range []string{"event", "object", "old"} { // Env has them
+		delete(given, name)
+	}
+	given["attached"], given["items"], given["secrets"] = attached, items, secrets
+	return env, nil
+}
+
+// members returns what templates see of an event and of each of its items.
+func members(ev *handler.Event) (map[string]any, error) {
+	m := map[string]any{
+		"id": ev.ID, "rule": ev.Rule, "event": ev.Event, "attempt": int64(ev.Attempt),
+		"namespace": orNil(ev.Namespace), "name": ev.Name, "uid": ev.UID,
+		"resourceVersion": ev.ResourceVersion,
 		"resource": map[string]any{
 			"group": ev.Resource.Group, "version": ev.Resource.Version,
 			"resource": ev.Resource.Resource,
 		},
-		"payload": payload, "attached": attached, "secrets": secrets,
-	}}
-	if env.Object, err = tree(ev.Object); err == nil {
-		env.Old, err = tree(ev.Old)
 	}
-	if err != nil {
-		return nil, errors.New("the object is not valid JSON")
+	for name, raw := range map[string]json.RawMessage{
+		"object": ev.Object, "old": ev.Old, "payload": ev.Payload,
+	} {
+		value, err := tree(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not valid JSON", name)
+		}
+		m[name] = value
 	}
-	return env, nil
+	return m, nil
 }
 
 func orNil(s string) any {

@@ -100,6 +100,32 @@ func TestObjectAndAttachedInTemplates(t *testing.T) {
 	}
 }
 
+func TestItemsInTemplates(t *testing.T) {
+	url, got := receive(t)
+	h := configured(t, values{"url": url, "format": "template", "body": values{
+		"text": `${len(items)} from ${items[0].event} ${items[0].name}: ${join(map(items, .payload.pod), ", ")}`,
+	}})
+	newest, older := withPayload(`{"pod":"b"}`), withPayload(`{"pod":"a"}`)
+	older.Event, older.Name = handler.Added, "web-7"
+	newest.Items = []handler.Event{older, newest}
+	if _, err := h.Handle(t.Context(), newest); err != nil || got.body != `{"text":"2 from added web-7: a, b"}` {
+		t.Errorf("%v, %s", err, got.body)
+	}
+	// The same template serves a rule without a group.
+	if _, err := h.Handle(t.Context(), withPayload(`{"pod":"c"}`)); err != nil || got.body != `{"text":"1 from updated web: c"}` {
+		t.Errorf("%v, %s", err, got.body)
+	}
+	h = configured(t, values{"url": url, "format": "template", "body": "${ map(items, ({n: .object.n, old: .old})) }"})
+	if _, err := h.Handle(t.Context(), change); err != nil || got.body != `[{"n":9007199254740993,"old":{}}]` {
+		t.Errorf("%v, %s", err, got.body)
+	}
+	newest.Items[0].Payload = json.RawMessage(`{"hunter2`)
+	_, err := h.Handle(t.Context(), newest)
+	if !errors.Is(err, handler.ErrReject) || !strings.HasSuffix(err.Error(), "items: payload is not valid JSON") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A URL that is a secret appears nowhere, and may be mended while informd runs.
 func TestURLIsASecret(t *testing.T) {
 	url, got := receive(t)

@@ -132,6 +132,11 @@ func (t *trial) strange(ctx context.Context) {
 			{"with other fields", object(`{"metadata":{"labels":null,` +
 				`"annotations":{"a/b.c":"\u0000ü"}},"handlertest":{"deep":[[[{}]]]}}`)},
 			{"with other types", object(`{"metadata":[],"spec":1,"status":"x","data":true}`)},
+			{"of a group", change(func(ev *handler.Event) {
+				older, newest := t.Event(2), *ev
+				older.Event, older.Old = handler.Added, nil
+				ev.Items = []handler.Event{older, newest}
+			})},
 			{"of nothing", handler.Event{}},
 		} {
 			t.wantAnswer(ctx, k, "an event "+c.name, c.ev)

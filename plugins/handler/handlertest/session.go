@@ -103,7 +103,7 @@ func (t *trial) newSession(p *process, d *handlerpb.DescribeResponse) (*session,
 // went away first.
 func (s *session) handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	c := &call{
-		event: ev, size: len(ev.Object) + len(ev.Old) + len(ev.Payload),
+		event: ev, size: wire.Size(&ev),
 		sent: make(chan struct{}), answered: make(chan answered, 1),
 	}
 	s.mu.Lock()

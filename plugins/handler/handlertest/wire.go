@@ -149,23 +149,32 @@ func (t *trial) wantAnswered(stream handlerpb.Handler_DeliverClient, what string
 
 // wire returns an event as the handler receives it.
 func (t *trial) wire(ev handler.Event, seq uint64) *handlerpb.Event {
-	var attached map[string]*handlerpb.Objects
-	for name, objects := range ev.Attached {
-		if attached == nil {
-			attached = make(map[string]*handlerpb.Objects)
-		}
-		attached[name] = &handlerpb.Objects{}
-		for _, o := range objects {
-			attached[name].Items = append(attached[name].Items, o)
-		}
-	}
-	return &handlerpb.Event{
-		Seq: seq, Id: ev.ID, Rule: ev.Rule, Event: ev.Event, Attempt: uint32(ev.Attempt),
+	out := onWire(&ev)
+	out.Seq, out.TimeLimit = seq, durationpb.New(t.Timeout)
+	return out
+}
+
+// onWire returns what the protocol says of an event and of its items.
+func onWire(ev *handler.Event) *handlerpb.Event {
+	out := &handlerpb.Event{
+		Id: ev.ID, Rule: ev.Rule, Event: ev.Event, Attempt: uint32(ev.Attempt),
 		Resource: &handlerpb.Resource{
 			Group: ev.Resource.Group, Version: ev.Resource.Version, Resource: ev.Resource.Resource,
 		},
 		Namespace: ev.Namespace, Name: ev.Name, Uid: ev.UID, ResourceVersion: ev.ResourceVersion,
-		Object: ev.Object, Old: ev.Old, Payload: ev.Payload, TimeLimit: durationpb.New(t.Timeout),
-		Attached: attached,
+		Object: ev.Object, Old: ev.Old, Payload: ev.Payload,
 	}
+	for name, objects := range ev.Attached {
+		if out.Attached == nil {
+			out.Attached = make(map[string]*handlerpb.Objects)
+		}
+		out.Attached[name] = &handlerpb.Objects{}
+		for _, o := range objects {
+			out.Attached[name].Items = append(out.Attached[name].Items, o)
+		}
+	}
+	for i := range ev.Items {
+		out.Items = append(out.Items, onWire(&ev.Items[i]))
+	}
+	return out
 }

@@ -20,6 +20,27 @@ type Message mem.BufferSlice
 // Buffers implements [Encoded].
 func (m Message) Buffers() mem.BufferSlice { return mem.BufferSlice(m) }
 
+// Size returns the bytes of an event that windows and batches count: those of its JSON, and of its
+// items with itemBytes for the other fields of each.
+func Size(ev *handler.Event) int {
+	size := sizeOfJSON(ev)
+	for _, objects := range ev.Attached {
+		for _, o := range objects {
+			size += len(o)
+		}
+	}
+	for i := range ev.Items {
+		size += itemBytes + sizeOfJSON(&ev.Items[i])
+	}
+	return size
+}
+
+// itemBytes is what an item counts for besides its JSON. A thousand small items would otherwise
+// count for nothing.
+const itemBytes = 512
+
+func sizeOfJSON(ev *handler.Event) int { return len(ev.Object) + len(ev.Old) + len(ev.Payload) }
+
 // Encoder makes the messages of one stream. It does not copy the events' JSON: the bytes that the
 // cache holds, and that other handlers are sent as well, are what gRPC copies into the connection's
 // buffer. They must not change until gRPC has freed the message. An Encoder is for one goroutine.
@@ -34,7 +55,8 @@ type Encoder struct {
 	pooled   *[]byte // what text began as, to be given back
 	text     []byte  // of the message: all but the JSON
 	json     []part  // what stands between pieces of text
-	event    []byte  // scratch: the text of one event
+	event    []byte  // scratch: the text of one event, then of its items
+	items    []int   // scratch: where the text of each item ends in event
 	resource []byte  // scratch: its resource
 }
 
@@ -67,11 +89,46 @@ func (e *Encoder) Begin(events, cancels int) {
 
 // Event adds an event under its sequence number.
 func (e *Encoder) Event(seq uint64, ev *handler.Event) {
+	t := appendNumber(e.event[:0], 1, seq)
+	t = e.appendText(t, ev)
+	t = appendBytes(t, 14, e.limit)
+	own := len(t)
+	e.items = e.items[:0]
+	size := own + sizeContents(ev)
+	for name, objects := range ev.Attached {
+		size += sizeOf(15, sizeAttached(name, objects))
+	}
+	for i := range ev.Items {
+		item := &ev.Items[i]
+		start := len(t)
+		t = e.appendText(t, item)
+		e.items = append(e.items, len(t))
+		size += sizeOf(16, len(t)-start+sizeContents(item))
+	}
+	e.event = t
+
+	e.text = appendLength(e.text, 1, size)
+	e.text = append(e.text, t[:own]...)
+	e.addContents(ev)
+	for name, objects := range ev.Attached {
+		e.addAttached(name, objects)
+	}
+	start := own
+	for i, end := range e.items {
+		item := &ev.Items[i]
+		e.text = appendLength(e.text, 16, end-start+sizeContents(item))
+		e.text = append(e.text, t[start:end]...)
+		e.addContents(item)
+		start = end
+	}
+}
+
+// appendText appends the fields that an event and its items have, but for the JSON.
+func (e *Encoder) appendText(t []byte, ev *handler.Event) []byte {
 	e.resource = appendString(e.resource[:0], 1, ev.Resource.Group)
 	e.resource = appendString(e.resource, 2, ev.Resource.Version)
 	e.resource = appendString(e.resource, 3, ev.Resource.Resource)
 
-	t := appendNumber(e.event[:0], 1, seq)
 	t = appendString(t, 2, ev.ID)
 	t = appendString(t, 3, ev.Rule)
 	t = appendString(t, 4, ev.Event)
@@ -80,23 +137,18 @@ func (e *Encoder) Event(seq uint64, ev *handler.Event) {
 	t = appendString(t, 7, ev.Namespace)
 	t = appendString(t, 8, ev.Name)
 	t = appendString(t, 9, ev.UID)
-	t = appendString(t, 10, ev.ResourceVersion)
-	t = appendBytes(t, 14, e.limit)
-	e.event = t
+	return appendString(t, 10, ev.ResourceVersion)
+}
 
-	attached := 0
-	for name, objects := range ev.Attached {
-		attached += sizeOf(15, sizeAttached(name, objects))
-	}
-	parts := sizeJSON(11, ev.Object) + sizeJSON(12, ev.Old) + sizeJSON(13, ev.Payload)
-	e.text = appendLength(e.text, 1, len(t)+parts+attached)
-	e.text = append(e.text, t...)
+// addContents adds the JSON that an event and its items have.
+func (e *Encoder) addContents(ev *handler.Event) {
 	e.addJSON(11, ev.Object)
 	e.addJSON(12, ev.Old)
 	e.addJSON(13, ev.Payload)
-	for name, objects := range ev.Attached {
-		e.addAttached(name, objects)
-	}
+}
+
+func sizeContents(ev *handler.Event) int {
+	return sizeJSON(11, ev.Object) + sizeJSON(12, ev.Old) + sizeJSON(13, ev.Payload)
 }
 
 // Finish adds the sequence numbers of events whose answers are no longer wanted, and returns the

@@ -37,29 +37,38 @@ func (b *batch) encode(e *Encoder) Message {
 // inProto returns the message as protobuf's generated code encodes it.
 func (b *batch) inProto() *handlerpb.DeliverRequest {
 	req := &handlerpb.DeliverRequest{Cancel: b.cancels}
-	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	for _, a := range b.attempts {
-		ev := a.Event
-		var attached map[string]*handlerpb.Objects
-		for name, objects := range ev.Attached {
-			if attached == nil {
-				attached = make(map[string]*handlerpb.Objects)
-			}
-			attached[text(name)] = new(handlerpb.Objects)
-			for _, o := range objects {
-				attached[text(name)].Items = append(attached[text(name)].Items, o)
-			}
-		}
-		req.Events = append(req.Events, &handlerpb.Event{
-			Seq: a.Seq, Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
-			Resource: &handlerpb.Resource{
-				Group: text(ev.Resource.Group), Version: text(ev.Resource.Version), Resource: text(ev.Resource.Resource),
-			},
-			Namespace: text(ev.Namespace), Name: text(ev.Name), Uid: text(ev.UID), ResourceVersion: text(ev.ResourceVersion),
-			Object: ev.Object, Old: ev.Old, Payload: ev.Payload, TimeLimit: durationpb.New(testLimit), Attached: attached,
-		})
+		ev := eventInProto(&a.Event)
+		ev.Seq, ev.TimeLimit = a.Seq, durationpb.New(testLimit)
+		req.Events = append(req.Events, ev)
 	}
 	return req
+}
+
+func eventInProto(ev *handler.Event) *handlerpb.Event {
+	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	var attached map[string]*handlerpb.Objects
+	for name, objects := range ev.Attached {
+		if attached == nil {
+			attached = make(map[string]*handlerpb.Objects)
+		}
+		attached[text(name)] = new(handlerpb.Objects)
+		for _, o := range objects {
+			attached[text(name)].Items = append(attached[text(name)].Items, o)
+		}
+	}
+	var items []*handlerpb.Event
+	for i := range ev.Items {
+		items = append(items, eventInProto(&ev.Items[i]))
+	}
+	return &handlerpb.Event{
+		Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
+		Resource: &handlerpb.Resource{
+			Group: text(ev.Resource.Group), Version: text(ev.Resource.Version), Resource: text(ev.Resource.Resource),
+		},
+		Namespace: text(ev.Namespace), Name: text(ev.Name), Uid: text(ev.UID), ResourceVersion: text(ev.ResourceVersion),
+		Object: ev.Object, Old: ev.Old, Payload: ev.Payload, Attached: attached, Items: items,
+	}
 }
 
 // encodes checks that protobuf and a Request decode the encoder's message to its content.
@@ -89,12 +98,21 @@ func (e *Encoder) encodes(t *testing.T, b *batch) {
 }
 
 func full() handler.Event {
+	item := handler.Event{
+		ID: "r/u/added/6", Rule: "r", Event: "added", Attempt: 3,
+		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Namespace: "shop", Name: "wéb", UID: "u", ResourceVersion: "6",
+	}
+	whole, summary := item, item
+	whole.Object, whole.Old = []byte(`{"c":1}`), []byte(`{"c":0}`)
+	summary.Payload = []byte(`{"d":1}`)
 	return handler.Event{
 		ID: "r/u/updated/7", Rule: "r", Event: "updated", Attempt: 3,
 		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
 		Namespace: "shop", Name: "wéb", UID: "u", ResourceVersion: "7",
 		Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
 		Attached: map[string][]json.RawMessage{"pöds": {[]byte(`{"b":1}`), []byte(`{"b":2}`)}, "none": {}},
+		Items:    []handler.Event{whole, {}, summary},
 	}
 }
 
@@ -125,6 +143,12 @@ func TestEncode(t *testing.T) {
 		Attached: map[string][]json.RawMessage{"\xff": {[]byte(`{}`)}}, Name: "a\xffb", Rule: "\xc3",
 		Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32,
 	}
+	broken.Items = []handler.Event{{Name: "a\xffb"}}
+	var thousand handler.Event
+	for n := range 1000 {
+		item := handler.Event{Name: strings.Repeat("x", n%200), Payload: bytes.Repeat([]byte("1"), n%20)}
+		thousand.Items = append(thousand.Items, item)
+	}
 	for _, c := range []struct {
 		why string
 		batch
@@ -132,6 +156,7 @@ func TestEncode(t *testing.T) {
 		{"one event", batch{attempts: []Attempt{{Event: full(), Seq: 1 << 63}}}},
 		{"with nothing in it", batch{attempts: []Attempt{{Event: empty}}}},
 		{"with text that is not UTF-8", batch{attempts: []Attempt{{Event: broken, Seq: 1}}}},
+		{"a thousand items", batch{attempts: []Attempt{{Event: thousand, Seq: 1}, {Event: full(), Seq: 2}}}},
 		{"many events and cancels", many},
 		{"after those", batch{attempts: []Attempt{{Event: full(), Seq: 1}}}},
 		{"cancels alone", batch{cancels: []uint64{0, 1, 1 << 63}}},
@@ -149,6 +174,7 @@ func FuzzEncode(f *testing.F) {
 			ID: id, Rule: rule, Namespace: namespace, Name: name, UID: id, Attempt: attempt,
 			Resource: handler.Resource{Resource: name}, Object: object, Old: payload, Payload: payload,
 			Attached: map[string][]json.RawMessage{name: {object, payload}},
+			Items:    []handler.Event{{ID: rule, Rule: rule, Name: namespace, Payload: object}, {}, {Name: id, Object: payload}},
 		}
 		e.encodes(t, &batch{attempts: []Attempt{{Event: ev, Seq: seq}, {Event: full(), Seq: seq + 1}}, cancels: []uint64{seq}})
 	})
@@ -159,21 +185,34 @@ func TestEncodeSharesJSON(t *testing.T) {
 	ev := full()
 	found := 0
 	for _, part := range (&batch{attempts: []Attempt{{Event: ev}, {Event: ev}}}).encode(NewEncoder(testLimit)) {
-		for _, json := range [][]byte{ev.Object, ev.Old, ev.Payload, ev.Attached["pöds"][0], ev.Attached["pöds"][1]} {
+		for _, json := range [][]byte{
+			ev.Object, ev.Old, ev.Payload, ev.Attached["pöds"][0], ev.Attached["pöds"][1],
+			ev.Items[0].Object, ev.Items[0].Old, ev.Items[2].Payload,
+		} {
 			if b := part.ReadOnlyData(); bytes.Equal(b, json) && &b[0] == &json[0] {
 				found++
 			}
 		}
 	}
-	if found != 10 {
-		t.Errorf("%d of 10", found)
+	if found != 16 {
+		t.Errorf("%d of 16", found)
+	}
+}
+
+// A small item counts too: a thousand of them are no empty event.
+func TestSize(t *testing.T) {
+	ev := full()
+	json := len(ev.Object) + len(ev.Old) + len(ev.Payload) + 2*len(`{"b":1}`)
+	items := 2*len(`{"c":1}`) + len(`{"d":1}`) + 3*512
+	if got := Size(&ev); got != json+items {
+		t.Errorf("got %d, want %d", got, json+items)
 	}
 }
 
 // A message allocates its slice of buffers, the buffers themselves, and nothing else.
 func TestEncodeAllocates(t *testing.T) {
 	e, ev := NewEncoder(testLimit), full()
-	ev.Attached = nil
+	ev.Attached, ev.Items = nil, nil
 	b := &batch{attempts: []Attempt{{Event: ev, Seq: 1}}}
 	if n := testing.AllocsPerRun(100, func() { mem.BufferSlice(b.encode(e)).Free() }); n > 8 {
 		t.Errorf("%v allocations for one event", n)

@@ -60,6 +60,7 @@ func set[T uint64 | uint32 | int64 | int32](to *T, f field) {
 var (
 	errUTF8   = errors.New("a string is not UTF-8")
 	errNumber = errors.New("a field has too large a number")
+	errDepth  = errors.New("items are nested too deeply")
 )
 
 // text stores a string. If there has the same content, its memory is used instead of a copy.

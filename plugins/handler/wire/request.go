@@ -55,6 +55,8 @@ type names struct {
 	resource    handler.Resource
 }
 
+func namesOf(ev *handler.Event) names { return names{ev.Rule, ev.Event, ev.Resource} }
+
 func (r *Request) unmarshal(data mem.BufferSlice) error {
 	if len(data) == 1 {
 		return r.decode(data[0].ReadOnlyData())
@@ -82,8 +84,8 @@ func (r *Request) decode(wire []byte) error {
 			}
 			r.Attempts = append(r.Attempts, Attempt{})
 			a := &r.Attempts[len(r.Attempts)-1]
-			err := a.decode(f.bytes, &r.last)
-			r.last = names{a.Event.Rule, a.Event.Event, a.Event.Resource}
+			err := a.decode(f.bytes, r.last, 0)
+			r.last = namesOf(&a.Event)
 			return err
 		case 2:
 			return f.addTo(&r.Cancel)
@@ -92,7 +94,12 @@ func (r *Request) decode(wire []byte) error {
 	})
 }
 
-func (a *Attempt) decode(wire []byte, last *names) error {
+// decode adds what a message says to an empty Attempt. last are the names of the event before it.
+// depth says how deep the message is within other events.
+func (a *Attempt) decode(wire []byte, last names, depth int) error {
+	if depth > protowire.DefaultRecursionLimit {
+		return errDepth
+	}
 	ev := &a.Event
 	return fields(wire, func(f field) error {
 		switch f.number {
@@ -147,6 +154,18 @@ func (a *Attempt) decode(wire []byte, last *names) error {
 			})
 		case 15:
 			return attach(ev, f)
+		case 16:
+			if f.kind != protowire.BytesType {
+				return nil
+			}
+			last := namesOf(ev)
+			if n := len(ev.Items); n > 0 {
+				last = namesOf(&ev.Items[n-1])
+			}
+			var item Attempt
+			err := item.decode(f.bytes, last, depth+1)
+			ev.Items = append(ev.Items, item.Event)
+			return err
 		}
 		return nil
 	})

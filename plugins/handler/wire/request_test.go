@@ -30,6 +30,14 @@ func sample() *handlerpb.DeliverRequest {
 				Attached: map[string]*handlerpb.Objects{
 					"pöds": {Items: [][]byte{[]byte(`{"a":1}`), []byte(`{"a":2}`)}}, "none": {}, "": {Items: [][]byte{{}}},
 				},
+				Items: []*handlerpb.Event{
+					{
+						Id: "r/u/added/6", Rule: "r", Event: "added", Attempt: 3, Name: "wéb", Object: []byte(`{"a":0}`),
+						Resource: &handlerpb.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
+					},
+					{Seq: 5, Rule: "q", TimeLimit: &durationpb.Duration{}, Items: []*handlerpb.Event{{Rule: "q"}, {}}},
+					{},
+				},
 			},
 			{Seq: 2, Rule: "r", TimeLimit: &durationpb.Duration{}},
 			{Event: "added", Resource: &handlerpb.Resource{}, TimeLimit: &durationpb.Duration{Seconds: -1, Nanos: -5}},
@@ -42,23 +50,7 @@ func sample() *handlerpb.DeliverRequest {
 // converted returns what a Request should hold after it decoded p.
 func converted(p *handlerpb.DeliverRequest) (attempts []Attempt, cancel []uint64) {
 	for _, e := range p.GetEvents() {
-		ev := handler.Event{
-			ID: e.GetId(), Rule: e.GetRule(), Event: e.GetEvent(), Attempt: int(e.GetAttempt()),
-			Resource: handler.Resource{
-				Group: e.GetResource().GetGroup(), Version: e.GetResource().GetVersion(), Resource: e.GetResource().GetResource(),
-			},
-			Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), ResourceVersion: e.GetResourceVersion(),
-			Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(),
-		}
-		for name, objects := range e.GetAttached() {
-			if ev.Attached == nil {
-				ev.Attached = make(map[string][]json.RawMessage)
-			}
-			ev.Attached[name] = []json.RawMessage{}
-			for _, o := range objects.GetItems() {
-				ev.Attached[name] = append(ev.Attached[name], o)
-			}
-		}
+		ev := convertedEvent(e)
 		a := Attempt{Seq: e.GetSeq(), Event: ev}
 		if l := e.GetTimeLimit(); l != nil {
 			a.limit = limit{true, l.GetSeconds(), l.GetNanos()}
@@ -66,6 +58,30 @@ func converted(p *handlerpb.DeliverRequest) (attempts []Attempt, cancel []uint64
 		attempts = append(attempts, a)
 	}
 	return attempts, p.GetCancel()
+}
+
+func convertedEvent(e *handlerpb.Event) handler.Event {
+	ev := handler.Event{
+		ID: e.GetId(), Rule: e.GetRule(), Event: e.GetEvent(), Attempt: int(e.GetAttempt()),
+		Resource: handler.Resource{
+			Group: e.GetResource().GetGroup(), Version: e.GetResource().GetVersion(), Resource: e.GetResource().GetResource(),
+		},
+		Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), ResourceVersion: e.GetResourceVersion(),
+		Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(),
+	}
+	for name, objects := range e.GetAttached() {
+		if ev.Attached == nil {
+			ev.Attached = make(map[string][]json.RawMessage)
+		}
+		ev.Attached[name] = []json.RawMessage{}
+		for _, o := range objects.GetItems() {
+			ev.Attached[name] = append(ev.Attached[name], o)
+		}
+	}
+	for _, item := range e.GetItems() {
+		ev.Items = append(ev.Items, convertedEvent(item))
+	}
+	return ev
 }
 
 func (r *Request) diff(p *handlerpb.DeliverRequest) string {
@@ -145,6 +161,18 @@ func TestMessageInPieces(t *testing.T) {
 		if diff := r.diff(sample()); diff != "" {
 			t.Errorf("in pieces of %d: %s", size, diff)
 		}
+	}
+}
+
+// Items within items are no reason to run out of stack.
+func TestNestedTooDeeply(t *testing.T) {
+	var wire []byte
+	for range 12_000 {
+		wire = append(appendLength(nil, 16, len(wire)), wire...)
+	}
+	wire = append(appendLength(nil, 1, len(wire)), wire...)
+	if err := new(Request).decode(wire); err != errDepth {
+		t.Errorf("got %v", err)
 	}
 }
 

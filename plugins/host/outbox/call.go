@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 )
 
 // call is one event from Submit to its outcome. Outbox.mu guards the fields after unwatch. They are
 // many because a call is what its lists, its consumer and its caller share.
 type call struct {
 	event    *handler.Event // never changed, even after the outcome: it may be on its way
-	size     int64          // of its JSON, in bytes
+	size     int64          // as wire.Size counts it, in bytes
 	answered func(handler.Answer, error)
 	unwatch  func() bool // stops watching the caller's context
 
@@ -26,18 +27,7 @@ type call struct {
 }
 
 func newCall(ev *handler.Event, answered func(handler.Answer, error)) *call {
-	return &call{event: ev, size: sizeOfEvent(ev), answered: answered}
-}
-
-// sizeOfEvent returns the bytes of an event's JSON.
-func sizeOfEvent(ev *handler.Event) int64 {
-	size := len(ev.Object) + len(ev.Old) + len(ev.Payload)
-	for _, objects := range ev.Attached {
-		for _, o := range objects {
-			size += len(o)
-		}
-	}
-	return int64(size)
+	return &call{event: ev, size: int64(wire.Size(ev)), answered: answered}
 }
 
 // check returns why the event cannot be delivered, or nil.

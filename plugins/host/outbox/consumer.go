@@ -43,7 +43,7 @@ type Consumer struct {
 // Window bounds what may be with the handler at once.
 type Window struct {
 	Events int
-	Bytes  int64 // of the events' JSON; a larger event goes alone
+	Bytes  int64 // of events, as wire.Size counts; a larger event goes alone
 	// MaxEvents and MaxBytes bound all events, slow ones and probes included: see slow.go. They are
 	// at least Events and Bytes. If MaxEvents is Events, no event counts as slow.
 	MaxEvents int

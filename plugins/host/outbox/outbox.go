@@ -56,7 +56,7 @@ type Outbox struct {
 // forgotten.
 const maxOwed = 1024
 
-// maxEventBytes bounds the JSON of one event. It leaves room for the other fields of a message.
+// maxEventBytes bounds one event, as wire.Size counts. It leaves room for the other fields of a message.
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
 // errEndedWith is the outcome of an object's next event after a process failed while an event of

@@ -6,6 +6,7 @@ package eventjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,19 +17,25 @@ import (
 // Append appends ev as JSON to dst, without any newline. It fails, and returns dst as it was, only
 // if a raw member contains a newline and cannot be compacted because it is not JSON.
 func Append(dst []byte, ev handler.Event) ([]byte, error) {
+	out := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	if err := writeEvent(out, enc, ev); err != nil {
+		return dst, fmt.Errorf("encode event: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func writeEvent(out *bytes.Buffer, enc *json.Encoder, ev handler.Event) error {
 	// The raw members are the last ones of an Event, so they can be cut off, and appended again.
 	raw := []struct {
 		name  string
 		value json.RawMessage
 	}{{"object", ev.Object}, {"old", ev.Old}, {"payload", ev.Payload}}
-	attached := ev.Attached
-	ev.Object, ev.Old, ev.Payload, ev.Attached = nil, nil, nil, nil
-
-	out := bytes.NewBuffer(dst)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
+	attached, items := ev.Attached, ev.Items
+	ev.Object, ev.Old, ev.Payload, ev.Attached, ev.Items = nil, nil, nil, nil, nil
 	if err := enc.Encode(ev); err != nil {
-		return dst, fmt.Errorf("encode event: %w", err)
+		return err
 	}
 	out.Truncate(out.Len() - len("}\n"))
 	for _, member := range raw {
@@ -37,16 +44,27 @@ func Append(dst []byte, ev handler.Event) ([]byte, error) {
 		}
 		out.WriteString(`,"` + member.name + `":`)
 		if err := write(out, member.value); err != nil {
-			return dst, fmt.Errorf("encode event: %s is not valid JSON", member.name)
+			return fmt.Errorf("%s is not valid JSON", member.name)
 		}
 	}
 	if len(attached) > 0 {
 		if err := writeAttached(out, enc, attached); err != nil {
-			return dst, fmt.Errorf("encode event: what is attached is not valid JSON")
+			return errors.New("what is attached is not valid JSON")
 		}
 	}
+	separator := `,"items":[`
+	for i, item := range items {
+		out.WriteString(separator)
+		if err := writeEvent(out, enc, item); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+		separator = ","
+	}
+	if len(items) > 0 {
+		out.WriteByte(']')
+	}
 	out.WriteByte('}')
-	return out.Bytes(), nil
+	return nil
 }
 
 // write writes JSON on one line. The error leaves out json's own text, which quotes a character of

@@ -53,6 +53,18 @@ func TestAppend(t *testing.T) {
 		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
 			`"name":"","uid":"","resourceVersion":"","attached":{"nodes":[],"pods":[{"a":"<"},{"b":1}]}}`,
 	}, {
+		name: "the items of a group, each an event of its own",
+		give: handler.Event{ID: "b", Resource: pods, Payload: json.RawMessage(`2`), Items: []handler.Event{
+			{ID: "a", Resource: pods, Object: json.RawMessage("{\n\"html\": \"<b>\"}"), Old: json.RawMessage(`{}`)},
+			{ID: "b", Resource: pods, Payload: json.RawMessage(`2`)},
+		}},
+		want: `{"id":"b","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
+			`"name":"","uid":"","resourceVersion":"","payload":2,"items":[` +
+			`{"id":"a","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
+			`"name":"","uid":"","resourceVersion":"","object":{"html":"<b>"},"old":{}},` +
+			`{"id":"b","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
+			`"name":"","uid":"","resourceVersion":"","payload":2}]}`,
+	}, {
 		name: "an object over several lines becomes one line",
 		give: handler.Event{ID: "i", Resource: pods, Object: json.RawMessage("{\n  \"a\": \"<b>\",\r\n  \"b\": [1,\n 2]\n}\n")},
 		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
@@ -93,6 +105,9 @@ func FuzzAppend(f *testing.F) {
 		ev := handler.Event{ID: id, Namespace: namespace, Attempt: attempt, Object: object, Old: old, Payload: payload}
 		if len(old) > 0 {
 			ev.Attached = map[string][]json.RawMessage{id: {old, old}, "none": {}}
+			older := ev
+			older.ID = namespace
+			ev.Items = []handler.Event{older, ev}
 		}
 		got, err := eventjson.Append(nil, ev)
 		if err != nil {

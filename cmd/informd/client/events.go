@@ -1,0 +1,236 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+)
+
+// eventsFlags say which events to show, and how.
+type eventsFlags struct {
+	rule       string
+	watch, all bool
+	output     string
+}
+
+func newEventsCommand() *cobra.Command {
+	var events eventsFlags
+	cmd := &cobra.Command{
+		Use:   "events [--rule NAME] [-w]",
+		Short: "Show what rules selected lately, and what became of it",
+		Long: `Show what rules selected lately, when it was sent to handlers, and what they answered, with
+the time it took. Most of it, a line says what became of one change of one object; nothing of the
+object's content is kept. --all also shows the changes of members that rules did not select, and why.
+
+informd remembers the last 1,024 changes and the last 1,024 attempts of each rule since it started,
+less with more than 32 rules. It shows the newest 1,000.
+` + whichDaemon,
+		Args: cli.NoArguments,
+	}
+	flags := addControlFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&events.rule, "rule", "", "only of the rule `NAME`")
+	f.BoolVarP(&events.watch, "watch", "w", false, "go on with what happens, until ctrl-C")
+	f.BoolVar(&events.all, "all", false, "also changes that rules did not select")
+	outputFlag(cmd, &events.output, "wide", "json")
+	completeFlag(cmd, "rule", flags.completer(1, ruleNames))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return flags.ask(func(c *control.Client) error {
+			return events.run(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		})
+	}
+	return cmd
+}
+
+// eventsEvery is the time between two questions of events --watch.
+const eventsEvery = 500 * time.Millisecond
+
+func (e *eventsFlags) run(ctx context.Context, c *control.Client, out, notes io.Writer) error {
+	var lines eventLines
+	var started time.Time
+	for after := uint64(0); ; {
+		found, err := c.Events(ctx, e.rule, after)
+		if err != nil && ctx.Err() != nil && after > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !started.IsZero() && !found.Started.Equal(started) { // it counts anew
+			fmt.Fprintln(notes, "informd: the daemon has restarted")
+			started, after = found.Started, 0
+			continue
+		}
+		if found.Missed && after > 0 {
+			fmt.Fprintln(notes, "informd: some events are not shown: too many came at once")
+		}
+		started, after = found.Started, max(found.Last, 1)
+		if err := e.write(out, found.Items, &lines); err != nil {
+			return err
+		}
+		if !e.watch {
+			if len(found.Items) == 0 && e.output != "json" {
+				fmt.Fprintln(notes, "informd: nothing has happened since the daemon started")
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(eventsEvery):
+		}
+	}
+}
+
+func (e *eventsFlags) write(out io.Writer, items []control.Event, lines *eventLines) error {
+	if !e.all {
+		items = slices.DeleteFunc(items, func(e control.Event) bool { return isDeclined(e.What) })
+	}
+	for i := range items {
+		lines.widen(items[i].Rule, items[i].Object)
+	}
+	for i := range items {
+		item := &items[i]
+		if e.output == "json" {
+			text, err := json.Marshal(item)
+			if err == nil {
+				_, err = fmt.Fprintf(out, "%s\n", text)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := lines.write(out, item, e.output == "wide"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isDeclined reports whether a change of a member was not selected.
+func isDeclined(what string) bool {
+	switch what {
+	case "events", "when", "rounds", "failed", "waits":
+		return true
+	}
+	return false
+}
+
+// eventLines writes lines whose columns grow with what they hold, because nobody knows what follows.
+type eventLines struct {
+	widths [4]int
+	begun  bool
+}
+
+func (l *eventLines) write(out io.Writer, e *control.Event, wide bool) error {
+	if !l.begun {
+		l.begun = true
+		if err := l.line(out, "TIME", "RULE", "OBJECT", "EVENT", "WHAT HAPPENED"); err != nil {
+			return err
+		}
+	}
+	what := happened(e)
+	if wide {
+		what += " (" + e.ID + ")"
+	}
+	return l.line(out, e.Time.Format("15:04:05.000"), e.Rule, e.Object, e.Event, what)
+}
+
+// widen makes room for a rule and an object.
+func (l *eventLines) widen(rule, object string) {
+	l.widths[0], l.widths[3] = len("15:04:05.000"), len("updated")
+	l.widths[1] = max(l.widths[1], len("RULE"), utf8.RuneCountInString(cli.Printable(rule)))
+	l.widths[2] = max(l.widths[2], len("OBJECT"), utf8.RuneCountInString(cli.Printable(object)))
+}
+
+func (l *eventLines) line(out io.Writer, cells ...string) error {
+	var b strings.Builder
+	for i, cell := range cells {
+		cell = cli.Printable(cell)
+		b.WriteString(cell)
+		if i < len(l.widths) {
+			pad := l.widths[i] - utf8.RuneCountInString(cell) + columnGap
+			b.WriteString(strings.Repeat(" ", max(pad, columnGap)))
+		}
+	}
+	_, err := fmt.Fprintln(out, b.String())
+	return err
+}
+
+// happened says what became of a change or of an attempt.
+func happened(e *control.Event) string {
+	took := shortDuration(e.DurationSeconds)
+	second := ""
+	if e.Attempt > 1 {
+		second = fmt.Sprintf(", attempt %d", e.Attempt)
+	}
+	acts := e.Handler == control.OwnActions
+	switch e.What {
+	case "selected":
+		return "selected"
+	case "gathered":
+		return "selected, and waits for the event of its group"
+	case "undecided":
+		return "waits for its delivery, when is decided then"
+	case "events":
+		return "not selected: the rule's events leave out " + e.Event
+	case "when":
+		return "not selected: when is false"
+	case "count":
+		return "counts, and is not the one that goes on"
+	case "rounds":
+		return "not selected: the rule sees rounds only"
+	case "own":
+		return "not delivered: the rule made this change itself"
+	case "failed":
+		return "not selected: an expression fails"
+	case "waits":
+		return "waits to become a member"
+	case "sent":
+		if acts {
+			return "performs its actions" + second
+		}
+		return "sent to " + e.Handler + second
+	case "done":
+		what := "acknowledged"
+		if acts {
+			what = "actions performed"
+		}
+		return fmt.Sprintf("%s after %s, %s since it was selected",
+			what, took, shortDuration(e.LatencySeconds))
+	case "retry":
+		return "failed after " + took + second + ", comes again"
+	case "lost":
+		return "handler lost after " + took + second + ", comes again"
+	case "reject":
+		return "rejected after " + took + second + ": a dead letter"
+	case "dead":
+		return "failed for the last time after " + took + second + ": a dead letter"
+	case "cancelled":
+		return "cancelled, because informd stops"
+	}
+	return e.What
+}
+
+// shortDuration returns a duration for people to read.
+func shortDuration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
+}

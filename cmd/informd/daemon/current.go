@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/launch"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
+)
+
+// current is the configuration that the daemon runs. It takes up a changed one: all that can fail is
+// done before anything that runs is touched.
+type current struct {
+	paths    []string // of the manifests
+	engine   *engine.Engine
+	handlers *handlers
+	folders  *launch.Folders
+	handler  *reloader // of single handlers
+	fitting  *fitting
+	rights   *permissions
+	log      *slog.Logger
+	started  []config.Handler // the handlers that the daemon started with
+
+	plan atomic.Pointer[plan.Plan]
+	last atomic.Pointer[control.LastReload] // nil before the first
+
+	mu sync.Mutex // one reload at a time
+}
+
+// reloadWait bounds how long a reload waits for informers of changed rules to catch up.
+const reloadWait = 30 * time.Second
+
+// reload reads the manifests again and takes up what has changed. An error changes nothing.
+func (c *current) reload(ctx context.Context) (control.ReloadedAll, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	began := time.Now()
+	done, err := c.attempt(ctx)
+	last := &control.LastReload{At: began}
+	if err != nil {
+		last.Error = err.Error()
+		if said, ok := err.(*control.Error); ok {
+			last.Report = said.Report
+		}
+		c.log.Error("the manifests were not reloaded: informd goes on with those that it has",
+			"error", err, "report", last.Report)
+	}
+	if before := c.last.Load(); before != nil {
+		last.Success = before.Success
+	}
+	if err == nil {
+		last.Success = began
+		c.log.Info("manifests reloaded", "took", time.Since(began).Round(time.Millisecond),
+			"added", done.Rules.Added, "changed", done.Rules.Changed, "gone", done.Rules.Gone)
+	}
+	c.last.Store(last)
+	return done, err
+}
+
+func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
+	cfg, compiled, err := manifests.Load(c.paths)
+	if err != nil {
+		return control.ReloadedAll{}, mistaken(err)
+	}
+	if c.needsFolders(compiled) {
+		return control.ReloadedAll{}, refuse("%s", usersNeedRestart)
+	}
+	next, err := c.handlers.next(compiled.Handlers)
+	if err != nil {
+		return control.ReloadedAll{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reloadWait)
+	defer cancel()
+	rules, ended, err := c.engine.Reload(ctx, compiled, next.byName())
+	if err != nil {
+		return control.ReloadedAll{}, refuse("nothing was changed: %v", err)
+	}
+	c.plan.Store(compiled)
+	c.handler.follow(cfg, compiled)
+	c.fitting.set(cfg)
+	replaced := c.handlers.adopt(next, ended)
+	done := control.ReloadedAll{
+		Rules:   control.Changes{Added: rules.Added, Changed: rules.Changed, Gone: rules.Gone},
+		Dropped: rules.Dropped, Handlers: replaced,
+	}
+	for _, h := range compiled.Handlers {
+		if names := launch.Unset(h.Env); len(names) > 0 {
+			done.Notes = append(done.Notes, fmt.Sprintf("handler %s: env: not set in informd's "+
+				"environment: %s", h.Name, strings.Join(names, ", ")))
+		}
+	}
+	if rules.Dropped > 0 {
+		done.Notes = append(done.Notes, fmt.Sprintf("dropped %d %s that waited for rules that are gone",
+			rules.Dropped, cli.Plural(rules.Dropped, "event")))
+	}
+	return done, nil
+}
+
+// preview returns what a reload would change with these manifests, or with those that the daemon reads
+// if there are none.
+func (c *current) preview(ctx context.Context, files []control.File) (control.Planned, error) {
+	var read []config.File
+	for _, f := range files {
+		read = append(read, config.File{Path: f.Path, Data: f.Data})
+	}
+	var compiled *plan.Plan
+	var err error
+	if len(files) == 0 {
+		_, compiled, err = manifests.Load(c.paths)
+	} else {
+		_, compiled, err = manifests.Compile(read, nil)
+	}
+	if err != nil {
+		return control.Planned{}, mistaken(err)
+	}
+	v, err := c.engine.Preview(ctx, compiled)
+	if err != nil {
+		return control.Planned{}, err
+	}
+	out := control.Planned{
+		Informers: control.Changes{Added: v.Begun, Gone: v.Ended}, Kept: len(v.Kept),
+		Handlers: control.Changes{
+			Added: v.Handlers.Started, Changed: v.Handlers.Restarted, Gone: v.Handlers.Ended,
+		},
+		Rules: make([]control.PlannedRule, 0, len(v.Rules)), Problem: v.Problem,
+	}
+	if c.needsFolders(compiled) {
+		out.Problem = usersNeedRestart
+	}
+	asking, cancel := context.WithTimeout(ctx, rightsWait)
+	defer cancel()
+	out.Rights, _ = c.rights.missing(asking, compiled) // which says why it is not known
+	for _, r := range v.Rules {
+		out.Rules = append(out.Rules, control.PlannedRule{
+			Name: r.Name, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
+			Lists: r.Lists, Dropped: r.Dropped, Text: r.String(),
+		})
+	}
+	return out, nil
+}
+
+// rightsWait bounds how long a plan waits for the API server to say which rights would be missing.
+const rightsWait = 10 * time.Second
+
+const usersNeedRestart = "a handler has a user now, and none had one when informd started, " +
+	"so informd's folders are closed to other users: restart informd"
+
+// needsFolders reports whether handlers need folders that other users can pass through.
+func (c *current) needsFolders(p *plan.Plan) bool {
+	return !launch.OtherUsers(c.started) && launch.OtherUsers(p.Handlers)
+}
+
+// watch reloads whenever the manifests have changed and stayed the same for a second.
+func (c *current) watch(ctx context.Context) error {
+	loaded := manifests.Fingerprint(c.paths)
+	before := loaded
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now := manifests.Fingerprint(c.paths)
+		if now == before && now != loaded {
+			loaded = now
+			_, _ = c.reload(ctx) // which logs
+		}
+		before = now
+	}
+}
+
+// names returns the names of the sources, sorted.
+func (c *current) names() (names []string) {
+	for _, s := range c.plan.Load().Sources {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}

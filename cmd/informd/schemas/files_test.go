@@ -1,0 +1,87 @@
+package schemas
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	k8s "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestBuiltIn(t *testing.T) {
+	t.Parallel()
+	catalog, versions, err := readBuiltIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if versions != "1.30 to 1.37" {
+		t.Errorf("versions %q", versions)
+	}
+	pod, ok := catalog.Of(k8s.GroupVersionResource{Version: "v1", Resource: "pods"})
+	if !ok {
+		t.Fatal("there are no pods")
+	}
+	status, _ := pod.Field("status")
+	phase, _ := status.Field("phase")
+	if len(phase.Enum()) != 5 {
+		t.Errorf("phase is one of %q", phase.Enum())
+	}
+	if _, ok := status.Field("faze"); ok {
+		t.Error("a pod may have status.faze")
+	}
+}
+
+const thing = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+spec:
+  group: example.com
+  names: {plural: things}
+  versions: [{name: v1, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]
+`
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"more/things.yaml":   "# several\n---\nkind: Deployment\n---" + thing,
+		"more/.hidden.yaml":  "kind: CustomResourceDefinition: {",
+		"more/template.yaml": "{{ not YAML }}",
+		"empty.yaml":         "kind: Deployment\n",
+		"list.json": `{"kind": "List", "items": [{"apiVersion": "apiextensions.k8s.io/v1",
+			"kind": "CustomResourceDefinition", "spec": {"group": "example.com",
+			"names": {"plural": "others"}, "versions": [{"name": "v1"}]}}]}`,
+		"bad/syntax.yaml": "kind: CustomResourceDefinition: {",
+		"bad/no.yaml":     "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	catalog, err := Read([]string{filepath.Join(dir, "more"), filepath.Join(dir, "list.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"things", "others"} {
+		resource := k8s.GroupVersionResource{Group: "example.com", Version: "v1", Resource: name}
+		if _, ok := catalog.Of(resource); !ok {
+			t.Errorf("there are no %s", name)
+		}
+	}
+	for path, want := range map[string]string{
+		"empty.yaml":      "empty.yaml has no schemas: informd reads CustomResourceDefinitions",
+		"missing":         "missing does not exist",
+		"bad/syntax.yaml": "bad/syntax.yaml: document 1: it is not YAML",
+		"bad/no.yaml":     "bad/no.yaml: document 1: the CustomResourceDefinition has no spec.group",
+	} {
+		_, err := Read([]string{filepath.Join(dir, path)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}

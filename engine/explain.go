@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/informd/informd/engine/count"
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/trail"
+)
+
+// Explain says why a rule does, or does not, deliver anything about an object. mask returns the JSON
+// of a Secret without its values; nil shows them, and what may quote them. If there is no such rule,
+// the error wraps ErrNotFound. That there is no such object is no error.
+func (e *Engine) Explain(
+	rule string, key delta.Key, mask func([]byte) json.RawMessage,
+) (explain.Explanation, error) {
+	r := e.rule(rule)
+	if r == nil {
+		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	if r.Source.IsRule() {
+		key = delta.Key{Name: r.Name}
+	}
+	known := e.look(r, key)
+	c := explain.Case{
+		Rule: r.Rule, Key: key, Object: known.object, Follows: true, Mark: known.mark,
+		Caches: r.caches, Now: e.clock.Now(), Mask: mask,
+	}
+	if n := len(known.changes); n > 0 {
+		c.Last = &known.changes[n-1]
+	}
+	x := explain.Explain(c)
+	x.Since = e.began
+	x.State, x.Reason = e.standing(r)
+	if known.reason != "" {
+		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
+		x.Reason = cmp.Or(x.Reason, known.reason)
+	}
+	for i := range known.changes {
+		x.Changes = append(x.Changes, happened(r.Name, &known.changes[i]))
+	}
+	x.Changes = x.Changes[max(0, len(x.Changes)-maxExplained):]
+	e.addDelivery(&x, r, key, known, mask != nil)
+	x.Conclude()
+	return x, nil
+}
+
+// maxExplained bounds the changes, and the attempts, that Explain lists.
+const maxExplained = 10
+
+// known is what a rule knows of an object.
+type known struct {
+	object  *object.Object
+	mark    time.Time
+	changes []trail.Entry // what became of the last changes
+	reason  string        // why the rule has not seen the object yet, or not as it is
+}
+
+// look returns what a rule knows of an object. Between two steps of the informer, all of it belongs
+// to the same state of the object.
+func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
+	k.changes = r.trails.changes.Of(key)
+	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()
+	for _, in := range e.work().intakes {
+		of := in.informer.Selection().Namespace
+		if !slices.Contains(in.rules, r) || of != "" && of != key.Namespace {
+			continue
+		}
+		in.informer.Look(func(get func(string) *object.Object) {
+			in := in.latest()
+			i := slices.Index(in.rules, r)
+			if i < 0 { // it has just changed
+				return
+			}
+			o := get(name)
+			isPart := o != nil && in.resuming != nil && in.resuming.parts[key] == o
+			switch state, why := in.informer.State(); {
+			case isPart, in.standing(i).Deaf, o == nil && !in.informer.HasSynced():
+				k.reason = strings.TrimSuffix(fmt.Sprintf("its source is %s: %s", state, why), ": ")
+			case o == nil:
+				return
+			}
+			k.object, k.changes = o, r.trails.changes.Of(key)
+			if w := in.waits[i]; w != nil && o != nil {
+				k.mark = w.mark(o)
+			}
+		})
+	}
+	return k
+}
+
+// standing returns the state of a rule, and the reason.
+func (e *Engine) standing(r *runningRule) (state, reason string) {
+	is, why := r.state(r.source.status())
+	return string(is), why
+}
+
+func happened(rule string, e *trail.Entry) explain.Happened {
+	return explain.Happened{
+		Time: e.At, Event: e.Type.String(), What: e.Verdict.String(), ID: e.ID(rule),
+		ResourceVersion: e.Version, Attempt: e.Attempt,
+		DurationSeconds: e.Duration.Seconds(), LatencySeconds: e.Latency.Seconds(),
+	}
+}
+
+// addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons
+// which may quote a Secret are not shown.
+func (e *Engine) addDelivery(
+	x *explain.Explanation, r *runningRule, key delta.Key, k known, hides bool,
+) {
+	if o := k.object; o != nil && r.Count != nil {
+		of, _ := r.Count.Of(delta.Delta{Object: o}, o.Decode(r.Paths()))
+		x.Count.Have = r.counting.have(of, x.Time)
+	}
+	for _, entry := range r.attemptsAt(key, k) {
+		x.Attempts = append(x.Attempts, happened(r.Name, &entry))
+	}
+	x.Attempts = x.Attempts[max(0, len(x.Attempts)-maxExplained):]
+	now := r.lane.Look(key)
+	if x.Group != nil {
+		x.Group.Gathered, x.Group.Next = now.Gathered, now.Next
+	}
+	if now.IsHeld {
+		x.Delivery = &explain.Delivery{
+			Handler: cmp.Or(r.Handler, OwnActions), Waiting: now.Waiting, Paused: r.lane.Paused(),
+			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, hides),
+		}
+		if d := &now.First; now.HasFirst {
+			x.Delivery.ID, x.Delivery.Event = d.Delta.ID(r.Name), d.Delta.Type.String()
+			x.Delivery.Attempts, x.Delivery.Failures = d.Attempts, d.Failures
+		}
+		n := len(x.Attempts)
+		x.Delivery.InFlight = now.InFlight && n > 0 && x.Attempts[n-1].What == trail.Sent.String()
+	}
+	e.addLetters(x, key, hides)
+	for _, d := range r.trails.acted.list() {
+		if isAbout(d.Delivery, k) {
+			x.Actions = append(x.Actions, explain.Action{
+				Time: d.at, Verb: d.Verb, Resource: object.ResourceName(d.Resource),
+				Object: delta.Key{Namespace: d.Namespace, Name: d.Name}.String(),
+				Result: string(d.Result), ID: d.Delivery,
+			})
+		}
+	}
+}
+
+// attemptsAt returns the last attempts at events of an object. If its last change went along with the
+// event of its group, those are attempts at that.
+func (r *runningRule) attemptsAt(key delta.Key, k known) []trail.Entry {
+	n := len(k.changes)
+	if r.Group == nil || k.object == nil || n == 0 || k.changes[n-1].Verdict != trail.Gathered {
+		return r.trails.attempts.Of(key)
+	}
+	of, _ := r.Group.Of(delta.Delta{Object: k.object}, r.caches.Scope(r.preparer.clock.Now()))
+	if told, ok := r.lane.Told(of); ok {
+		return slices.DeleteFunc(r.trails.attempts.Of(told), func(e trail.Entry) bool {
+			return told != key && e.Number < k.changes[n-1].Number
+		})
+	}
+	return r.trails.attempts.Of(key)
+}
+
+// isAbout reports whether an event is about an object.
+func isAbout(id string, k known) bool {
+	parts := strings.Split(id, "/")
+	if len(parts) < 2 {
+		return false
+	}
+	return k.object != nil && parts[1] == k.object.UID() ||
+		slices.ContainsFunc(k.changes, func(e trail.Entry) bool { return e.UID == parts[1] })
+}
+
+// failureOf returns why the last attempt at an object failed, if that is known.
+func failureOf(r *runningRule, key delta.Key, hides bool) string {
+	f, ok := r.lane.LastFailure()
+	switch {
+	case !ok || f.Key != key:
+		return ""
+	case hides && f.Confidential:
+		return "not shown, as it may quote a secret"
+	}
+	return f.Reason
+}
+
+// addLetters adds the dead letters of an object.
+func (e *Engine) addLetters(x *explain.Explanation, key delta.Key, hides bool) {
+	letters, _ := e.Letters() // without them the answer is what it is
+	for _, l := range letters {
+		isItem := slices.ContainsFunc(l.Items, func(i delivery.Item) bool {
+			return i.Delta.Key() == key
+		})
+		if l.Rule != x.Rule || l.Key != key && !isItem {
+			continue
+		}
+		letter := explain.Letter{ID: l.ID, Died: l.Died, Attempts: l.Attempts, Reason: l.Reason}
+		if hides && (l.OfSecret() || l.Confidential) && !l.Plain && l.Reason != "" {
+			letter.Reason = "***"
+		}
+		x.DeadLetters = append(x.DeadLetters, letter)
+	}
+}
+
+// have returns how many changes count in the window of a value.
+func (c *counting) have(of count.Value, now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.windows.Have(of, now)
+}

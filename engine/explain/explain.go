@@ -1,0 +1,161 @@
+// Package explain says why a rule does, or does not, deliver anything about an object. It follows the
+// stages of a change: the source's selection, where, time, when, count and group. Whatever it says
+// about them comes from the same code that decides in the daemon; it only adds the values of the
+// parts of expressions.
+//
+// It is pure: it knows an object, what the rule remembers of it, and the time. The engine adds what
+// became of the last changes and deliveries. A command on files has no more than the object.
+package explain
+
+import (
+	"time"
+)
+
+// Standing is how an object stands to a rule.
+type Standing string
+
+// The standings.
+const (
+	Unknown    Standing = "unknown"    // the source has not seen it yet, or its resource is not served
+	Absent     Standing = "absent"     // the source has no such object
+	Unselected Standing = "unselected" // the source does not select the object
+	Outside    Standing = "outside"    // where is false, or due is nil
+	Waiting    Standing = "waiting"    // it will be a member in time
+	Member     Standing = "member"
+)
+
+// Explanation is the answer to the question why a rule did not fire, or why it did. It has many
+// fields because it is a flat report, whose JSON users see. Its parts say nothing of Secrets' values,
+// unless that was asked for.
+type Explanation struct {
+	Answer   string    `json:"answer"` // in one or two sentences
+	Rule     string    `json:"rule"`
+	Handler  string    `json:"handler"`
+	Object   string    `json:"object"`   // NAMESPACE/NAME, or NAME
+	Standing Standing  `json:"standing"` // how the object stands to the rule
+	Time     time.Time `json:"time"`     // of the answer
+	// ResourceVersion is that of the object which the answer is about.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+
+	// State and Reason are those of the rule, as informd status shows them; empty without a daemon.
+	State  string `json:"state,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	Source  Source     `json:"source"`
+	Where   *Part      `json:"where,omitempty"`
+	Timing  *Timing    `json:"timing,omitempty"`
+	Events  []string   `json:"events"` // the types of changes that the rule selects
+	When    *When      `json:"when,omitempty"`
+	Count   *Count     `json:"count,omitempty"`
+	Group   *Group     `json:"group,omitempty"`
+	Changes []Happened `json:"changes,omitempty"` // the last ones of the object, the oldest first
+	// Old says that an old state was given: the only one of Changes is an update, as the rule sees it.
+	Old bool `json:"old,omitempty"`
+
+	// The following fields are those of a daemon.
+	Delivery    *Delivery  `json:"delivery,omitempty"` // what waits or is in flight
+	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
+	DeadLetters []Letter   `json:"deadLetters,omitempty"`
+	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
+	// Since is when informd began to remember Changes and Attempts.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Source says whether the rule's source has the object.
+type Source struct {
+	Name       string      `json:"name,omitempty"` // empty if the rule has none
+	Resource   string      `json:"resource"`
+	Selections []Selection `json:"selections"` // one per namespace that it watches
+	Has        bool        `json:"has"`
+}
+
+// Selection is what a source watches.
+type Selection struct {
+	Namespace     string `json:"namespace,omitempty"` // empty: all
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+	// WhyNot says why it does not select the object, where that is known.
+	WhyNot string `json:"whyNot,omitempty"`
+}
+
+// Timing says how time decides over a member.
+type Timing struct {
+	For   string    `json:"for,omitempty"`
+	Due   *Part     `json:"due,omitempty"`
+	Since time.Time `json:"since,omitzero"` // where has held from then on, if the object waits
+	At    time.Time `json:"at,omitzero"`    // when it becomes a member, if it waits
+}
+
+// When says what when gave, or gives now, for a change.
+type When struct {
+	Text  string `json:"text"`
+	Event string `json:"event"` // the type of the change
+	// Part is nil if the values are not at hand, because informd keeps no old states.
+	Part *Part `json:"part,omitempty"`
+	// IsNow says that it is evaluated now, with what is looked up as it is now.
+	IsNow bool `json:"now,omitempty"`
+	// IsSkipped says that informd has not looked at the last change: when cannot be true of the object
+	// as it is.
+	IsSkipped bool `json:"skipped,omitempty"`
+}
+
+// Count says how many changes count in the object's window.
+type Count struct {
+	Times  int    `json:"times"`
+	Within string `json:"within"`
+	By     string `json:"by,omitempty"`
+	Have   int    `json:"have"` // as of now; -1 if it is not known
+}
+
+// Group says what waits for the event of the object's group.
+type Group struct {
+	By       string    `json:"by,omitempty"`
+	Gathered int       `json:"gathered"`      // changes of the object
+	Next     time.Time `json:"next,omitzero"` // when the next event comes, if any waits
+}
+
+// Happened is what became of a change or of an attempt at its delivery. What is a trail.Verdict.
+type Happened struct {
+	Time            time.Time `json:"time"`
+	Event           string    `json:"event"`
+	What            string    `json:"what"`
+	ID              string    `json:"id"`
+	ResourceVersion string    `json:"resourceVersion"`
+	Attempt         int       `json:"attempt,omitempty"`
+	DurationSeconds float64   `json:"durationSeconds,omitempty"`
+	LatencySeconds  float64   `json:"latencySeconds,omitempty"`
+}
+
+// Delivery is what a rule has yet to deliver about the object.
+type Delivery struct {
+	Handler  string    `json:"handler"`
+	ID       string    `json:"id,omitempty"` // of the first event, if it is in memory
+	Event    string    `json:"event,omitempty"`
+	Since    time.Time `json:"since,omitzero"` // when it was selected
+	InFlight bool      `json:"inFlight"`
+	Attempts int       `json:"attempts"` // so far
+	Failures int       `json:"failures"`
+	Retry    time.Time `json:"retry,omitzero"` // when it is tried again
+	Waiting  int       `json:"waiting"`        // events of the object that wait
+	Paused   bool      `json:"paused"`
+	// Failure says why the last attempt failed, if that is known.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Letter is a dead letter of the object.
+type Letter struct {
+	ID       string    `json:"id"`
+	Died     time.Time `json:"died"`
+	Attempts int       `json:"attempts"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// Action is a change of the cluster that was made for the object.
+type Action struct {
+	Time     time.Time `json:"time"`
+	Verb     string    `json:"verb"`
+	Resource string    `json:"resource"`
+	Object   string    `json:"object"`
+	Result   string    `json:"result"`
+	ID       string    `json:"id"` // of the event
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+	types "github.com/informd/informd/engine/schema"
+	"github.com/informd/informd/internal/nearest"
+)
+
+// Misfit is something in a manifest that the schemas of a cluster rule out. The expression can be
+// evaluated all the same: a field that no object has is nil.
+type Misfit struct {
+	Rule   string // empty: in an index of Source
+	Source string
+	config.Mistake
+}
+
+// Schemas say what the objects of resources are.
+type Schemas interface {
+	// Of returns the Type of a resource's objects. ok is false if there is no schema of it.
+	Of(schema.GroupVersionResource) (t types.Type, ok bool)
+	// Resources returns all resources of a group and version, or nil if they are not all known.
+	Resources(schema.GroupVersion) []string
+}
+
+// Misfits checks every expression, and every template of an action, against schemas. It reports what
+// Compile does not, and takes any Config that Compile takes.
+func Misfits(c *config.Config, schemas Schemas) []Misfit {
+	m := &fitting{schemas: schemas, sources: make(map[string]expr.Typed)}
+	for _, s := range c.Sources {
+		if _, ok := m.sources[s.Name]; !ok {
+			m.sources[s.Name] = m.objectsOf(s.Resource)
+		}
+	}
+	for _, s := range c.Sources {
+		m.at = Misfit{Source: s.Name}
+		m.resource(s.Resource, s.At)
+		for _, index := range s.Indexes {
+			m.check(index.Expr, expr.Typing{Object: m.objectsOf(s.Resource)})
+		}
+	}
+	for _, r := range c.Rules {
+		source, _ := c.Source(r.Source)
+		m.at = Misfit{Rule: r.Name, Source: r.Source}
+		m.rule(r, source)
+	}
+	return m.found
+}
+
+// fitting checks one configuration.
+type fitting struct {
+	schemas Schemas
+	sources map[string]expr.Typed // the objects of each source
+	at      Misfit                // what is being checked
+	found   []Misfit
+}
+
+func (m *fitting) objectsOf(resource schema.GroupVersionResource) expr.Typed {
+	t, ok := m.schemas.Of(resource)
+	if !ok {
+		return expr.Typed{}
+	}
+	return expr.ObjectOf(object.ResourceName(resource), t)
+}
+
+// resource reports a resource that is probably the misspelled name of another one.
+func (m *fitting) resource(resource schema.GroupVersionResource, at config.Text) {
+	names := m.schemas.Resources(resource.GroupVersion())
+	if len(names) == 0 || slices.Contains(names, resource.Resource) {
+		return
+	}
+	names = slices.Sorted(slices.Values(names))
+	if hint := nearest.Name(resource.Resource, names); hint != "" {
+		other := resource
+		other.Resource = hint
+		m.add(at.Mistake(0, fmt.Sprintf("there is no resource %s; did you mean %s?",
+			object.ResourceName(resource), object.ResourceName(other))))
+	}
+}
+
+func (m *fitting) rule(r config.Rule, source config.Source) {
+	as := expr.Typing{Object: m.sources[r.Source], Sources: m.sources}
+	condition := as
+	condition.IsCondition = true
+	m.check(r.Where, condition)
+	m.check(r.When, condition)
+	m.check(r.Due, as)
+	if r.Count != nil {
+		m.check(r.Count.By, as)
+		m.check(r.Count.At, as)
+	}
+	if r.Group != nil {
+		m.check(r.Group.By, as)
+	}
+	m.fits(r.Payload, as, expr.Typed{})
+	for _, a := range r.Attach {
+		m.check(a.Expr, as)
+	}
+	if r.Group != nil {
+		as.Given = map[string]expr.Typed{rule.Items: itemsOf}
+	}
+	for _, a := range r.Actions {
+		m.action(a, source, as)
+	}
+}
+
+// itemsOf is what items stands for.
+var itemsOf = expr.Typed{Type: types.ListOf(types.Struct(map[string]types.Type{
+	"event": types.Of(types.String), "namespace": types.Of(types.String),
+	"name": types.Of(types.String), "uid": types.Of(types.String), "payload": {},
+}))}
+
+// check checks an expression and returns what it gives.
+func (m *fitting) check(text config.Text, as expr.Typing) expr.Typed {
+	if text.IsZero() {
+		return expr.Typed{}
+	}
+	gives, mistakes := expr.Check(text.String(), as)
+	m.report(text, mistakes)
+	return gives
+}
+
+func (m *fitting) report(text config.Text, mistakes []*expr.Error) {
+	for _, mistake := range mistakes {
+		m.add(text.Mistake(mistake.Offset, mistake.Message))
+	}
+}
+
+func (m *fitting) add(mistake config.Mistake) {
+	found := m.at
+	found.Mistake = mistake
+	m.found = append(m.found, found)
+}
+
+func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) {
+	list := m.check(a.ForEach, as)
+	if !a.ForEach.IsZero() {
+		if list.Lacks(types.List) {
+			m.add(a.ForEach.Mistake(0, list.String()+" is "+list.Kind()+", and forEach needs a list"))
+		}
+		as.Item = list.Element()
+	}
+	condition := as
+	condition.IsCondition = true
+	m.check(a.If, condition)
+	for _, v := range []*config.Value{
+		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Reason, a.Message,
+	} {
+		m.fits(v, as, expr.Typed{})
+	}
+	resource := a.Resource
+	m.resource(resource, a.ResourceAt)
+	if resource == (schema.GroupVersionResource{}) {
+		resource = source.Resource
+	}
+	target := m.objectsOf(resource)
+	m.fits(a.Object, as, target)
+	if a.Patch != nil && a.JSONPatch {
+		m.operations(a.Patch, as, target)
+	} else {
+		m.fits(a.Patch, as, target)
+	}
+}

@@ -1,0 +1,165 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	k8s "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/schema"
+)
+
+// known has the schemas of two resources, of one group.
+type known struct{}
+
+func (known) Of(resource k8s.GroupVersionResource) (schema.Type, bool) {
+	text, number := schema.Of(schema.String), schema.Of(schema.Number)
+	metadata := schema.Struct(map[string]schema.Type{
+		"name": text, "namespace": text, "labels": schema.MapOf(text), "finalizers": schema.ListOf(text),
+	})
+	switch resource.Resource {
+	case "deployments":
+		container := schema.Struct(map[string]schema.Type{"name": text, "port": number})
+		return schema.Struct(map[string]schema.Type{
+			"metadata": metadata,
+			"spec": schema.Struct(map[string]schema.Type{
+				"replicas": number, "paused": schema.Of(schema.Bool),
+				"strategy":   schema.Union(schema.Constant("Recreate"), schema.Constant("Rolling")),
+				"containers": schema.ListOf(container),
+			}),
+		}), true
+	case "configmaps":
+		return schema.Struct(map[string]schema.Type{
+			"apiVersion": text, "kind": text, "metadata": metadata, "data": schema.MapOf(text),
+		}), true
+	}
+	return schema.Type{}, false
+}
+
+func (known) Resources(of k8s.GroupVersion) []string {
+	if of.Group != "apps" {
+		return nil
+	}
+	return []string{"deployments", "statefulsets"}
+}
+
+const sources = `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: deployments}
+spec: {resource: apps/v1/deployments, indexes: {byName: object.metadata.name}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: others}
+spec: {resource: example.com/v1/others, indexes: {byName: object.no.schema}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: log}
+spec: {builtin: log}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: r}
+spec:
+  source: deployments
+`
+
+func TestMisfits(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ rule, want string }{ // want is what stands at the place, and why
+		{`{handler: log, where: object.spec.replica > 1}`, `replica > 1|there is no field spec.replica in apps/v1/deployments`},
+		{`{handler: log, where: object.spec.replicas}`, `object.spec.replicas}|spec.replicas of apps/v1/deployments is a number, not true or false`},
+		{`{handler: log, when: object.spec.replica > 1}`, `replica > 1|`},
+		{`{handler: log, due: time(object.spec.since)}`, `since)|`},
+		{`{handler: log, count: {times: 2, within: 1h, by: object.spec.owner}}`, `owner|`},
+		{`{handler: log, count: {times: 2, within: 1h, at: time(object.spec.at)}}`, `at)|`},
+		{`{handler: log, group: {wait: 1s, by: object.spec.owner}}`, `owner|`},
+		{`{handler: log, payload: {a: [object.spec.replica]}}`, `replica]|`},
+		{`{handler: log, payload: {a: "x ${object.spec.replica}"}}`, `replica}|`},
+		{`{handler: log, attach: {x: 'lookup("deployments.byName", object.metadata.nam)'}}`, `nam)|`},
+
+		{`{actions: [{forEach: object.spec.replicas, event: {reason: X}}]}`, `object.spec.replicas,|spec.replicas of apps/v1/deployments is a number, and forEach needs a list`},
+		{`{actions: [{forEach: object.spec.containers, if: item.nam == "x", event: {reason: X}}]}`, `nam ==|there is no field spec.containers[].nam in apps/v1/deployments; did you mean name?`},
+		{`{actions: [{if: object.spec.replicas, event: {reason: X}}]}`, `object.spec.replicas,|`},
+		{`{actions: [{event: {reason: X, message: "of ${object.spec.owner}"}}]}`, `owner}|`},
+		{`{actions: [{patch: {merge: {spec: {replica: 1}}}}]}`, `replica: 1|there is no field spec.replica in apps/v1/deployments; did you mean replicas?`},
+		{`{actions: [{patch: {merge: {spec: {replicas: "1"}}}}]}`, `1"|spec.replicas of apps/v1/deployments is a number, not a string`},
+		{`{actions: [{patch: {merge: {spec: {replicas: "${object.metadata.name}"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string`},
+		{`{actions: [{patch: {merge: {spec: {replicas: true}}}}]}`, `true|spec.replicas of apps/v1/deployments is a number, not true or false`},
+		{`{actions: [{patch: {merge: {spec: {replicas: {a: 1}}}}}]}`, `a: 1|spec.replicas of apps/v1/deployments is a number, not a map`},
+		{`{actions: [{patch: {merge: {spec: {replicas: [1]}}}}]}`, `1]|spec.replicas of apps/v1/deployments is a number, not a list`},
+		{`{actions: [{patch: {merge: {spec: {strategy: recreate}}}}]}`, `recreate|spec.strategy of apps/v1/deployments is never "recreate": it is Recreate or Rolling; did you mean Recreate?`},
+		{`{actions: [{patch: {merge: {spec: {containers: [{nam: x}]}}}}]}`, `nam: x|`},
+		{`{actions: [{patch: {json: [{op: add, path: /spec/replica, value: 1}]}}]}`, `replica,|there is no field spec.replica`},
+		{`{actions: [{patch: {json: [{op: add, path: /spec/replicas, value: x}]}}]}`, `x}|spec.replicas of apps/v1/deployments is a number, not a string`},
+		{`{actions: [{patch: {json: [{op: add, path: /spec/containers/-, value: {nam: x}}]}}]}`, `nam: x|`},
+		{`{actions: [{patch: {json: [{op: move, path: /spec/replicas, from: /spec/replica}]}}]}`, `replica}|`},
+		{`{actions: [{patch: {json: [{op: add, path: /metadata/labels/a~1b, value: "${object.spec.owner}"}]}}]}`, `owner}|`},
+		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, dta: {a: b}}}}]}`, `dta|there is no field dta in v1/configmaps; did you mean data?`},
+		{`{actions: [{apply: {resource: apps/v1/deployment, object: {metadata: {name: x}}}}]}`, `apps/v1/deployment,|there is no resource apps/v1/deployment; did you mean apps/v1/deployments?`},
+		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			t.Parallel()
+			found := misfits(t, test.rule)
+			if len(found) != 1 || found[0].Rule != "r" || found[0].Source != "deployments" {
+				t.Fatalf("found %v, want one of the rule", found)
+			}
+			at, message, _ := strings.Cut(test.want, "|")
+			if got := test.rule[found[0].Column-1-len("spec: "):]; !strings.HasPrefix(got, at) {
+				t.Errorf("the mistake is at %q, want %q", got, at)
+			}
+			if !strings.HasPrefix(found[0].Message, message) {
+				t.Errorf("%q\nwant %q", found[0].Message, message)
+			}
+		})
+	}
+}
+
+// misfits checks a rule about deployments.
+func misfits(t *testing.T, rule string) []plan.Misfit {
+	t.Helper()
+	// The rule begins on a line of its own, so that columns are known.
+	text := strings.TrimSuffix(sources, "spec:\n  source: deployments\n") +
+		"spec: " + rule
+	text = text[:len(text)-1] + ", source: deployments}\n"
+	cfg, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(text)}})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	return plan.Misfits(cfg, known{})
+}
+
+// What may be right is not reported.
+func TestNoMisfits(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{
+		`{handler: log, where: object.spec.replicas > 1, payload: object}`,
+		`{actions: [{patch: {merge: {spec: {replicas: null, paused: "${nil}"}}}}]}`,
+		`{actions: [{patch: {merge: "${ {spec: {replicas: 1}} }"}}]}`,
+		`{actions: [{patch: {merge: {metadata: {labels: {any: x, "a/b": "${object.metadata.name}"}}}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas + 1}"}}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: '${int(get(object.metadata.labels, "n"))}'}}}}]}`,
+		`{actions: [{patch: {json: [{op: add, path: "/metadata/labels/${object.metadata.name}", value: x}]}}]}`,
+		`{actions: [{patch: {json: [{op: add, path: "/spec/containers/${0}/name", value: x}]}}]}`,
+		`{actions: [{patch: {json: [{op: add, path: /metadata/finalizers/-, value: x}]}}]}`,
+		`{actions: [{patch: {json: "${[]}"}}]}`,
+		`{actions: [{apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: "${object.metadata.labels}"}}}]}`,
+		`{actions: [{apply: {resource: v1/configmaps, object: "${ {metadata: {name: \"x\"}} }"}}]}`,
+		`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x}, any: {thing: 1}}}}]}`,
+		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
+		`{handler: log, group: {wait: 1s}, payload: object.spec, actions: [{event: {reason: X, message: "${items[0].payload.x}"}}]}`,
+		`{actions: [{forEach: 'lookup("others.byName", "x")', delete: {resource: example.com/v1/others, name: "${item.what.ever}", uid: "${item.metadata.uid}"}}]}`,
+	} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			for _, misfit := range misfits(t, rule) {
+				t.Error(misfit.Mistake)
+			}
+		})
+	}
+}

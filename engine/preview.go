@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+)
+
+// Preview says what a Reload of a plan would change now.
+type Preview struct {
+	// Selections of informers: those that stay, those that would begin, and list, and those that
+	// would end.
+	Kept, Begun, Ended []string
+	Rules              []RulePreview // those that would change, in the order of the plan; gone ones last
+	Handlers           HandlerPreview
+	Problem            string // why Reload would refuse the plan; empty if it would not
+}
+
+// HandlerPreview names handlers that would change.
+type HandlerPreview struct{ Started, Restarted, Ended []string }
+
+// RulePreview says what a rule would be told at once, before its when and events.
+type RulePreview struct {
+	Name   string
+	Change RuleChange
+	// In is how many objects come in or stay in, and are told as Synced; Out how many fall out, and
+	// are told as Deleted. Pending is how many begin to wait.
+	In, Out, Pending int
+	// Lists says that the rule would also be told what informers list that are yet to begin.
+	Lists bool
+	// Dropped is how many deliveries that wait would be dropped.
+	Dropped int
+}
+
+// RuleChange is how a rule would change.
+type RuleChange string
+
+// The changes of rules. A rule about another resource than before is replaced.
+const (
+	RuleAdded    RuleChange = "added"
+	RuleChanged  RuleChange = "changed"
+	RuleReplaced RuleChange = "replaced"
+	RuleGone     RuleChange = "gone"
+)
+
+// Preview returns what Reload would change if it were called now. It touches nothing, and evaluates
+// memberships over the caches, in turns like those of a round. If ctx ends, it returns its error.
+func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
+	var v Preview
+	now := e.work()
+	if err := now.mayKeep(p); err != nil {
+		v.Problem = err.Error()
+	}
+	for _, planned := range p.AllInformers() {
+		if now.intake(planned) != nil {
+			v.Kept = append(v.Kept, informerID(planned))
+		} else {
+			v.Begun = append(v.Begun, informerID(planned))
+		}
+	}
+	for _, in := range now.intakes {
+		if !slices.Contains(v.Kept, in.id) {
+			v.Ended = append(v.Ended, in.id)
+		}
+	}
+	changed := now.changedHandlers(p, &v.Handlers)
+	for _, r := range p.Rules {
+		old := now.rule(r.Name)
+		if old != nil && now.runs(old, r, changed) {
+			continue
+		}
+		one := RulePreview{Name: r.Name, Change: RuleAdded}
+		switch {
+		case old != nil && old.resource() != object.ResourceName(r.Source.Resource):
+			one.Change, one.Dropped = RuleReplaced, old.undelivered()
+			old = nil
+		case old != nil:
+			one.Change = RuleChanged
+		}
+		if err := e.preview(ctx, &one, old, r); err != nil {
+			return Preview{}, err
+		}
+		v.Rules = append(v.Rules, one)
+	}
+	for _, old := range now.rules {
+		isNamed := func(r *plan.Rule) bool { return r.Name == old.Name }
+		if !slices.ContainsFunc(p.Rules, isNamed) {
+			v.Rules = append(v.Rules, RulePreview{
+				Name: old.Name, Change: RuleGone, Dropped: old.undelivered(),
+			})
+		}
+	}
+	return v, nil
+}
+
+// undelivered returns how many deliveries of the rule wait, also those of groups.
+func (r *runningRule) undelivered() int {
+	stats := r.lane.Stats()
+	gathered, _ := r.lane.Gathered()
+	return stats.Waiting + stats.Away + gathered
+}
+
+// changedHandlers adds the handlers that a plan would change to v, and returns their names.
+func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) (changed []string) {
+	for _, h := range p.Handlers {
+		switch d := w.dispatcher(h.Name); {
+		case d == nil:
+			v.Started = append(v.Started, h.Name)
+		case d.digest != plan.DigestOf(h):
+			v.Restarted = append(v.Restarted, h.Name)
+			changed = append(changed, h.Name)
+		}
+	}
+	for _, d := range w.dispatchers {
+		if _, stays := p.Handler(d.name); !stays && d.handler != nil {
+			v.Ended = append(v.Ended, d.name)
+		}
+	}
+	return changed
+}
+
+// runs reports whether a running rule is what r says, as builder.isSame does before anything is
+// built.
+func (w *work) runs(old *runningRule, r *plan.Rule, changed []string) bool {
+	if old.Digest != r.Digest || old.Handler != r.Handler || slices.Contains(changed, r.Handler) {
+		return false
+	}
+	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {
+		if s.IsRule() {
+			continue
+		}
+		if is := w.source(s.Name); is == nil || is.Digest != s.Digest {
+			return false
+		}
+	}
+	return true
+}
+
+// preview counts what a rule would be told. old is what runs of it, or nil.
+func (e *Engine) preview(
+	ctx context.Context, v *RulePreview, old *runningRule, r *plan.Rule,
+) error {
+	now := e.work()
+	for _, planned := range r.Source.Informers {
+		in := now.intake(planned)
+		if in == nil {
+			v.Lists = true
+			continue
+		}
+		was := old
+		if old != nil && !slices.Contains(in.rules, old) {
+			was = nil
+		}
+		if was != nil && was.membership() == membershipOf(r) {
+			continue
+		}
+		if err := in.preview(ctx, v, was, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// preview counts the objects of one informer.
+func (in *intake) preview(
+	ctx context.Context, v *RulePreview, old *runningRule, r *plan.Rule,
+) error {
+	var keys []string
+	in.informer.Visit(func(known iter.Seq[*object.Object]) {
+		for o := range known {
+			keys = append(keys, o.Key())
+		}
+	})
+	paths := r.Paths()
+	for len(keys) > 0 {
+		began := time.Now()
+		in.informer.Look(func(get func(string) *object.Object) {
+			is := in.latest()
+			j := slices.Index(is.rules, old)
+			for len(keys) > 0 && time.Since(began) < turn {
+				o := get(keys[0])
+				keys = keys[1:]
+				if o == nil {
+					continue
+				}
+				var reported evaluate.Change // its failures were reported when it was told
+				before := j >= 0 && is.evaluator.IsInside(j, o, &reported)
+				is.evaluator.Forget()
+				v.count(before, r, o.Decode(paths), in.clock.Now())
+			}
+		})
+		if len(keys) > 0 && !rested(ctx, lull*time.Since(began)) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// count counts an object that the rule had inside before, or not.
+func (v *RulePreview) count(before bool, r *plan.Rule, tree any, now time.Time) {
+	inside, mark, _ := r.Settle(tree, before, now) // an expression that fails does not match
+	switch {
+	case inside && !r.OnlyInRounds:
+		v.In++
+	case inside:
+	case before:
+		v.Out++
+	}
+	if !mark.IsZero() {
+		v.Pending++
+	}
+}
+
+// String returns the preview of a rule in words.
+func (v RulePreview) String() string {
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(v.Out, "fall out (deleted)")
+	add(v.In, "come in (synced)")
+	add(v.Pending, "begin to wait")
+	if v.Lists {
+		parts = append(parts, "what its source lists comes in")
+	}
+	add(v.Dropped, "deliveries that wait are dropped")
+	text := map[RuleChange]string{
+		RuleAdded: "is new", RuleChanged: "changes", RuleGone: "is gone",
+		RuleReplaced: "is about another resource, so it begins anew",
+	}[v.Change]
+	if len(parts) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(parts, ", ")
+}

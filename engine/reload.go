@@ -1,0 +1,583 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/state"
+)
+
+// Reloaded says what a Reload has changed, by name.
+type Reloaded struct {
+	Added, Changed, Gone []string // rules
+	Dropped              int      // events that waited for rules that are gone
+}
+
+// errNotRunning is the error of a Reload outside Run.
+var errNotRunning = errors.New("informd has not begun to follow the cluster, or is stopping: try again later")
+
+// Reload makes the engine run another plan, in place of the one that it runs. It means what a
+// restart with that plan means to each rule, but nothing else is touched: informers that stay do
+// not list, rules that stay go on with their queues, timers and deliveries in flight, and handlers
+// whose manifest and Handler stay are not restarted. docs/reference/configuration.md has the table
+// of what a rule receives after its manifest has changed.
+//
+// handlers has one Handler for each handler of the plan. If it is another one than before, its rules'
+// deliveries go to it from now on; the one before may still get to the end of what is in flight until
+// ended is called, which returns when that is over.
+//
+// Reload waits until the informers of changed rules have caught up, and until an earlier Reload is
+// through. If it returns an error, nothing has changed. One Reload runs at a time; more wait.
+func (e *Engine) Reload(
+	ctx context.Context, p *plan.Plan, handlers map[string]Handler,
+) (done Reloaded, ended func(), err error) {
+	e.reloading.Lock()
+	defer e.reloading.Unlock()
+	if !e.tasks.isRunning() {
+		return Reloaded{}, nil, errNotRunning
+	}
+	before := e.work()
+	if err := before.awaitTold(ctx); err != nil {
+		return Reloaded{}, nil, err
+	}
+	next, err := e.build(p, handlers, before)
+	if err != nil {
+		return Reloaded{}, nil, err
+	}
+	r := &reload{Engine: e, before: before, next: next}
+	if err := r.prepare(ctx); err != nil {
+		e.abandon(next)
+		return Reloaded{}, nil, err
+	}
+	r.carryOut()
+	return r.done, r.ended, nil
+}
+
+// abandon stops the informers of a work that is not taken up.
+func (e *Engine) abandon(w *work) {
+	for _, in := range w.intakes {
+		if in.isNew {
+			e.informers.Stop(in.informer)
+		}
+	}
+}
+
+// reload is the change from one work to the next.
+type reload struct {
+	*Engine
+	before, next *work
+	done         Reloaded
+
+	gone    []*runningRule // of before
+	stopped []*dispatcher  // of before
+	dropped []*intake      // of before
+
+	departures []departure
+}
+
+// awaitTold returns when nothing is left of an earlier Reload that rules have to be told.
+func (w *work) awaitTold(ctx context.Context) error {
+	for _, in := range w.intakes {
+		for in.tells() {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("the reload before has not ended: %w", context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+// tells reports whether rules are still being told what the informer has.
+func (in *intake) tells() (is bool) {
+	in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().telling != nil })
+	return is
+}
+
+// prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
+// have caught up.
+func (r *reload) prepare(ctx context.Context) error {
+	for n, in := range r.next.intakes {
+		switch {
+		case in.before == nil:
+		case slices.Equal(in.rules, in.before.rules):
+			r.next.intakes[n] = in.before
+		default:
+			for _, rule := range in.rules {
+				if rule.before == nil || !slices.Contains(in.before.rules, rule.before) {
+					continue
+				}
+				if err := in.before.awaitCaughtUp(ctx); err != nil {
+					return fmt.Errorf("rule %s: what its change means cannot be told yet: %w", rule.Name, err)
+				}
+			}
+		}
+	}
+	for _, old := range r.before.rules {
+		is := r.next.rule(old.Name)
+		switch {
+		case is == nil:
+			r.gone = append(r.gone, old)
+			r.done.Gone = append(r.done.Gone, old.Name)
+		case is == old:
+		case is.before == nil:
+			r.gone = append(r.gone, old)
+			r.done.Changed = append(r.done.Changed, old.Name)
+		default:
+			r.done.Changed = append(r.done.Changed, old.Name)
+		}
+	}
+	for _, rule := range r.next.rules {
+		if r.before.rule(rule.Name) == nil {
+			r.done.Added = append(r.done.Added, rule.Name)
+		}
+	}
+	for _, d := range r.before.dispatchers {
+		if !slices.Contains(r.next.dispatchers, d) {
+			r.stopped = append(r.stopped, d)
+		}
+	}
+	for _, old := range r.before.intakes {
+		stays := func(in *intake) bool { return in.informer == old.informer }
+		if !slices.ContainsFunc(r.next.intakes, stays) {
+			r.dropped = append(r.dropped, old)
+		}
+	}
+	return nil
+}
+
+// awaitCaughtUp returns when the intake's informer has caught up.
+func (in *intake) awaitCaughtUp(ctx context.Context) error {
+	for {
+		var is bool
+		in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.caughtUp })
+		if is {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			state, reason := in.informer.State()
+			return fmt.Errorf("%v is %v %s: %w", in.informer.Selection(), state, reason, context.Cause(ctx))
+		}
+	}
+}
+
+// carryOut makes the engine run the next work. Nothing in it can fail.
+func (r *reload) carryOut() {
+	for _, rule := range r.gone {
+		r.drop(rule)
+	}
+	waiting := r.wait()
+	for _, rule := range r.next.rules {
+		switch {
+		case rule.before != nil:
+			r.succeed(rule)
+		case r.before.rule(rule.Name) != rule:
+			r.introduce(rule)
+		}
+	}
+	r.present.Store(r.next)
+	for _, d := range r.next.dispatchers {
+		if d.end == nil {
+			d.end = r.tasks.start(d.run)
+		}
+	}
+	for _, in := range r.next.intakes {
+		if in.before != nil {
+			r.replace(in)
+		}
+	}
+	for _, in := range r.dropped {
+		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
+			r.leave(in, nil, known)
+		})
+	}
+	owed := r.part()
+	for _, in := range r.next.intakes {
+		if in.isNew {
+			r.begin(in)
+		}
+	}
+	r.informers.Start()
+	for _, w := range waiting {
+		r.tasks.start(w.run)
+	}
+	for _, in := range r.dropped {
+		r.informers.Stop(in.informer)
+	}
+	end := r.Engine.begin()
+	for _, in := range r.dropped {
+		if r.store != nil && owed[in.id] == nil {
+			r.store.DropInformer(in.id)
+		}
+	}
+	end()
+	for _, rule := range r.next.rules {
+		if rule.orphans != nil && rule.orphans.end == nil {
+			r.tasks.startOrphans(rule)
+		}
+		rule.before = nil // and with it all before that
+	}
+	r.before, r.next = nil, nil
+}
+
+// ended ends the deliveries to handlers that are gone or replaced, and returns when what was in
+// flight has ended.
+func (r *reload) ended() {
+	for _, d := range r.stopped {
+		d.end()
+	}
+}
+
+// drop ends a rule that is gone, and drops what waits for it.
+func (r *reload) drop(rule *runningRule) {
+	if rule.orphans != nil && rule.orphans.end != nil {
+		rule.orphans.end()
+	}
+	stats := rule.lane.Stats()
+	gathered, _ := rule.lane.Gathered()
+	waiting := stats.Waiting + stats.Away + gathered
+	end := r.Engine.begin()
+	rule.memory.end()
+	rule.counting.end()
+	rule.lane.Close()
+	if r.store != nil {
+		r.store.DropRule(rule.Name)
+		r.store.DropRule(gatheredLane(rule.Name))
+	}
+	end()
+	r.done.Dropped += waiting
+	reason := "the rule is gone"
+	if r.next.rule(rule.Name) != nil {
+		reason = "the rule is about another resource now"
+	}
+	r.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule.Name, "waiting", waiting)
+}
+
+// wait has the rules that come or change wait for sources that they look into and that have not
+// settled.
+func (r *reload) wait() (all []*waiting) {
+	for _, in := range r.next.intakes {
+		all = append(all, in.waitForOthers(func(i int) bool {
+			rule := in.rules[i]
+			isUnsettled := len(unsettled(rule.others)) > 0
+			return r.before.rule(rule.Name) != rule && isUnsettled
+		})...)
+	}
+	return all
+}
+
+// introduce makes a new rule known to the state.
+func (r *reload) introduce(rule *runningRule) {
+	defer r.Engine.begin()()
+	if r.store != nil { // what there was under its name has gone
+		options := state.LaneOptions{Secret: rule.preparer.IsSecret()}
+		rule.laneStore.lane = r.store.Lane(rule.Name, options)
+		if rule.gathered != nil {
+			rule.gathered.lane = r.gatheredIn(rule)
+		}
+	}
+	rule.memory.loaded()
+	r.note(rule)
+}
+
+// succeed makes a rule take the place of the one before it.
+func (r *reload) succeed(rule *runningRule) {
+	old := rule.before
+	if old.orphans != nil && old.orphans.end != nil {
+		old.orphans.end()
+	}
+	rule.lane = rule.to.Succeed(old.lane, rule.options, rule.waits.Load() > 0)
+	rule.matches.Store(old.matches.Load())
+	rule.resynced.Store(old.resynced.Load())
+	rule.preparer.selected.Store(old.preparer.selected.Load())
+	rule.memory.become(rule.membership())
+	defer r.Engine.begin()()
+	if rule.counting != old.counting {
+		old.counting.forget()
+	}
+	r.note(rule)
+}
+
+// note records what the state notes of a rule when it begins. It is called within a cut.
+func (r *reload) note(rule *runningRule) {
+	if r.store == nil {
+		return
+	}
+	if rule.before == nil || rule.counting != rule.before.counting {
+		rule.counting.begin()
+	}
+	if rule.Group != nil {
+		r.store.PutNote(state.Note{Rule: rule.Name, Name: gathersNote, Value: []byte("{}")})
+	}
+}
+
+// replace makes an intake take the place of the one before it.
+func (r *reload) replace(in *intake) {
+	old := in.before
+	in.informer.Replace(in, in.planned.View, func(known iter.Seq[*object.Object]) {
+		r.leave(old, in, known)
+		in.takeOver(known)
+	}, in.timetables()...)
+	in.noteRounds(old)
+}
+
+// departure is a rule that sees an informer no more.
+type departure struct {
+	rule   *runningRule // as it is now
+	from   *intake
+	inside []*object.Object // that the rule had inside
+	// partings are those of an earlier reload that the intake still owed the rule; nil if the rule
+	// leaves the informer now.
+	partings []*parting
+}
+
+// leave notes what rules have inside that see the intake's informer no more. The informer calls it
+// between two steps. in is the intake that takes over; nil if the informer is dropped.
+func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
+	for j, was := range old.rules {
+		is := r.next.rule(was.Name)
+		if is == nil || is.before != was || in != nil && slices.Contains(in.rules, is) {
+			continue
+		}
+		if l := old.left[j]; l != nil && len(l.objects) > 0 {
+			inside := slices.Collect(maps.Values(l.objects))
+			r.departures = append(r.departures, departure{is, old, inside, l.partings})
+		}
+		if old.unseen[j] || old.resuming.isLate(j) {
+			continue // it was told nothing
+		}
+		gone := departure{rule: is, from: old}
+		for o := range known {
+			var reported evaluate.Change // its failures were reported when it was told
+			if old.evaluator.IsInside(j, o, &reported) {
+				gone.inside = append(gone.inside, o)
+			}
+			old.evaluator.Forget()
+		}
+		if len(gone.inside) > 0 {
+			r.departures = append(r.departures, gone)
+		}
+	}
+	if in == nil {
+		clear(old.unseen) // nobody is told of it when what a rule waits for has settled
+	}
+}
+
+// part has rules told what became of the objects that they had inside in informers that they see no
+// more: see parting. It returns the informers that stay on disk for that.
+func (r *reload) part() (owed map[string]*leftInformer) {
+	owed = make(map[string]*leftInformer)
+	byIntake := make(map[*intake]map[int]*left)
+	for _, d := range r.departures {
+		partings := d.partings
+		if partings == nil {
+			of := owed[d.from.id]
+			if of == nil {
+				of = &leftInformer{id: d.from.id, engine: r.Engine}
+				owed[d.from.id] = of
+			}
+			of.owed.Add(1)
+			partings = []*parting{{rule: d.rule, from: of}}
+		}
+		for _, o := range d.inside {
+			in, i := r.intakeFor(d.rule, keyOf(o))
+			if byIntake[in] == nil {
+				byIntake[in] = make(map[int]*left)
+			}
+			l := byIntake[in][i]
+			if l == nil {
+				l = &left{objects: make(map[delta.Key]*object.Object), round: r.clock.Now().Unix()}
+				byIntake[in][i] = l
+			}
+			l.objects[keyOf(o)] = o
+			for _, p := range partings {
+				if !slices.Contains(l.partings, p) {
+					l.partings = append(l.partings, p)
+					p.owed.Add(1)
+				}
+			}
+		}
+		for _, p := range d.partings {
+			p.owed.Add(-1) // the intake that owed it until now
+		}
+	}
+	for in, all := range byIntake {
+		in.informer.Visit(func(known iter.Seq[*object.Object]) { in.owe(all, known) })
+	}
+	return owed
+}
+
+// owe makes the intake tell rules what became of the objects that they had inside in informers that
+// they have left. It is called between two steps.
+func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
+	for i, l := range all {
+		if more := in.left[i]; more != nil { // of an earlier reload
+			maps.Copy(l.objects, more.objects)
+			l.partings = append(l.partings, more.partings...)
+		}
+		in.left[i] = l
+	}
+	if !in.caughtUp { // CaughtUp tells
+		for i := range all {
+			in.makeLate(i)
+		}
+		return
+	}
+	there := make(map[delta.Key]*object.Object)
+	for o := range known {
+		there[keyOf(o)] = o
+	}
+	var now []int // the others are told with the rest of what they have to learn
+	for i := range all {
+		if !in.telling.tells(i) && !in.unseen[i] {
+			in.departed(i, there)
+			now = append(now, i)
+		}
+	}
+	defer in.record.begin()()
+	for _, i := range now {
+		in.parted(i)
+	}
+}
+
+// makeLate makes a rule hear of the informer's objects once that has caught up.
+func (in *intake) makeLate(i int) {
+	if in.resuming == nil {
+		in.resuming = &resuming{
+			verdicts: make([]resume.Verdict, len(in.rules)), isSecret: in.isSecret(), isNew: true,
+			changed: make(map[int]bool), late: make(map[int]bool),
+			heldObjects: make(map[delta.Key]*object.Object),
+		}
+	}
+	in.resuming.late[i] = true
+}
+
+// begin begins the intake of a new informer.
+func (r *reload) begin(in *intake) {
+	in.isNew = false
+	if in.record != nil { // what there is under its id is of an earlier time, and not complete
+		end := in.record.begin()
+		r.store.DropInformer(in.id)
+		in.record = r.newRecord(in.planned, in.informer)
+		for i, rule := range in.rules {
+			// otherwise release or CaughtUp records it
+			if !in.unseen[i] && !in.resuming.isLate(i) {
+				rule.memory.see(in.id)
+			}
+		}
+		end()
+	}
+	in.countWaiting()
+	in.informer.Consume(in, in.timetables()...)
+	in.noteRounds(nil)
+}
+
+// noteRounds records rounds that begin with this intake. old is the one before it, or nil.
+func (in *intake) noteRounds(old *intake) {
+	if in.record == nil {
+		return
+	}
+	defer in.record.begin()()
+	for _, r := range in.rules {
+		hasThem := func(was *runningRule) bool { return was.Name == r.Name && was.Rounds == r.Rounds }
+		if r.Rounds == nil || old != nil && slices.ContainsFunc(old.rules, hasThem) {
+			continue
+		}
+		last := lastRound{Number: in.clock.Now().Unix(), IsOver: true, Table: r.Rounds.String()}
+		in.noteRound(r, last)
+	}
+}
+
+// takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
+// between two steps.
+func (in *intake) takeOver(known iter.Seq[*object.Object]) {
+	old := in.before
+	in.before, old.after = nil, in
+	in.caughtUp = old.caughtUp
+	from := make(map[int]int) // rules that go on, by their indexes: from which in old
+	var newcomers []newcomer
+	for i, r := range in.rules {
+		j := slices.IndexFunc(old.rules, func(was *runningRule) bool {
+			return was == r || was == r.before
+		})
+		isSame := j >= 0 && old.rules[j].membership() == r.membership()
+		switch {
+		case j >= 0 && (old.rules[j] == r || isSame && !old.unseen[j]):
+			from[i] = j
+			in.carry(i, old, j)
+		case j >= 0 && !old.unseen[j]:
+			delete(in.unseen, i) // if it waits for others, it hears all the same, undecided
+			newcomers = append(newcomers, newcomer{rule: i, before: old, was: j})
+		case in.unseen[i]: // it is told when what it looks into has settled
+		case in.caughtUp:
+			newcomers = append(newcomers, newcomer{rule: i})
+		default:
+			in.makeLate(i)
+		}
+	}
+	in.carryResuming(old.resuming, from)
+	for _, w := range old.waits {
+		if w != nil && !slices.Contains(in.waits, w) {
+			old.rules[slices.Index(old.waits, w)].timed.remove(w)
+		}
+	}
+	in.countWaiting()
+	if len(newcomers) > 0 {
+		in.tellNewcomers(newcomers, known)
+	}
+}
+
+// carry takes up what old knows of its rule j, which is the rule i of in.
+func (in *intake) carry(i int, old *intake, j int) {
+	switch {
+	case old.unseen[j]:
+		in.unseen[i] = true
+	default:
+		delete(in.unseen, i) // it waits for others, but has seen this informer
+	}
+	if l := old.left[j]; l != nil {
+		in.left[i] = l
+	}
+	if w := old.waits[j]; w != nil {
+		w.rule = &in.rules[i].Rule.Rule
+		in.makeTimed(i, w)
+	}
+}
+
+// carryResuming takes up what the intake before still needs of the cut that it resumes from. from
+// has the rules that go on.
+func (in *intake) carryResuming(p *resuming, from map[int]int) {
+	if p == nil {
+		return
+	}
+	late := map[int]bool{}
+	if in.resuming != nil {
+		late = in.resuming.late
+	}
+	next := *p
+	next.verdicts = make([]resume.Verdict, len(in.rules))
+	next.changed, next.late = make(map[int]bool), late
+	for i, j := range from {
+		next.verdicts[i] = p.verdicts[j]
+		if p.changed[j] {
+			next.changed[i] = true
+		}
+		if p.late[j] {
+			next.late[i] = true
+		}
+	}
+	in.resuming = &next
+}

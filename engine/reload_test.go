@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+)
+
+func planOf(t testing.TB, manifests string) *plan.Plan {
+	t.Helper()
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
+	p, more := plan.Compile(c)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	return p
+}
+
+// reload reloads, and waits until rules have been told what there is.
+func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]Handler{"record": h})
+	if err == nil {
+		ended()
+		err = e.work().awaitTold(ctx)
+	}
+	return done, err
+}
+
+// quiet waits until everything is ready and delivered.
+func (l *life) quiet(e *Engine) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		status := e.Status()
+		isBehind := func(s SourceStatus) bool { return !s.Ready || s.Pending > 0 }
+		if !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(status) {
+			return
+		}
+		l.server.Bookmark()
+	}
+	l.t.Fatal("it never is quiet")
+}
+
+// since returns what was told since it was last called.
+func (h *teller) since() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := h.told
+	h.told = nil
+	slices.Sort(told)
+	return told
+}
+
+func (l *life) awaitTold(h *teller, n int) (told []string) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); len(told) < n && time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		told = append(told, h.since()...)
+	}
+	slices.Sort(told)
+	return told
+}
+
+func expect(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// A reload means to each rule what a restart means. Rules that stay hear nothing.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		before, after string
+		want          []string // of what the reload tells
+		then          []string // when small grows to 5, and large shrinks to 6
+	}{
+		{
+			"new rule", aRule("stays", ""), aRule("stays", "") + aRule("new", ", where: int(object.data.size) > 5"),
+			[]string{"new synced large →9"},
+			[]string{"stays updated small 1→5", "stays updated large 9→6", "new updated large 9→6"},
+		},
+		{
+			"where", aRule("r", ", where: int(object.data.size) > 5"), aRule("r", ", where: int(object.data.size) < 5"),
+			[]string{"r deleted large →9", "r synced small →1"},
+			[]string{"r deleted small →1"},
+		},
+		{
+			"wider", aRule("r", ", where: int(object.data.size) > 5"), aRule("r", ", where: int(object.data.size) > 0"),
+			[]string{"r synced large →9", "r synced small →1"},
+			[]string{"r updated large 9→6", "r updated small 1→5"},
+		},
+		{
+			"when", aRule("r", ", when: int(object.data.size) > 5"), aRule("r", ", when: int(object.data.size) < 6"),
+			nil, []string{"r updated small 1→5"},
+		},
+		{
+			"payload", aRule("r", ""), aRule("r", ", payload: object.data.size"),
+			nil, []string{`r updated small "5"`, `r updated large "6"`},
+		},
+		{"gone", aRule("stays", "") + aRule("gone", ""), aRule("stays", ""), nil, []string{"stays updated small 1→5", "stays updated large 9→6"}},
+		{
+			"order", aRule("a", "") + aRule("b", ""), aRule("b", "") + aRule("a", ""),
+			nil, []string{"a updated small 1→5", "a updated large 9→6", "b updated small 1→5", "b updated large 9→6"},
+		},
+		{
+			"another source", aRule("r", ""),
+			aRule("r", "") + "---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: more}\n" +
+				"spec: {resource: v1/configmaps, labelSelector: 'a=b'}\n" + strings.ReplaceAll(aRule("other", ""), "source: maps", "source: more"),
+			nil, []string{"r updated small 1→5", "r updated large 9→6"},
+		},
+	} {
+		for _, kept := range []bool{true, false} {
+			t.Run(fmt.Sprint(c.name, kept), func(t *testing.T) {
+				t.Parallel()
+				l := newLife(t)
+				l.keepsNothing = !kept
+				l.put("small", "1")
+				l.put("large", "9")
+				h := &teller{}
+				e, stop := l.startWith(mapSource+c.before, h)
+				defer func() { stop() }()
+				l.quiet(e)
+				lists := l.server.Requests().WatchLists[configMaps]
+				h.since()
+				preview, err := e.Preview(t.Context(), planOf(t, mapSource+c.after))
+				if err != nil {
+					t.Fatal(err)
+				}
+				done, err := l.reload(e, mapSource+c.after, h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.quiet(e)
+				told := h.since()
+				expect(t, "told by the reload", told, c.want...)
+				checkPreview(t, preview, done, told)
+				if n := l.server.Requests().WatchLists[configMaps] - lists; n > strings.Count(c.after, "kind: Source") {
+					t.Errorf("%d lists", n)
+				}
+				l.put("small", "5")
+				l.put("large", "6")
+				expect(t, "told afterwards", l.awaitTold(h, len(c.then)), c.then...)
+				l.quiet(e)
+				expect(t, "more", h.since())
+				if !kept {
+					return
+				}
+				stop()
+				stop = func() {}
+				e, stop = l.startWith(mapSource+c.after, h)
+				l.quiet(e)
+				expect(t, "told after a restart", h.since())
+			})
+		}
+	}
+}
+
+// checkPreview compares a preview with what the reload did.
+func checkPreview(t *testing.T, v Preview, done Reloaded, told []string) {
+	t.Helper()
+	in, out, lists := 0, 0, false
+	var is Reloaded
+	for _, r := range v.Rules {
+		in, out, lists = in+r.In, out+r.Out, lists || r.Lists
+		switch r.Change {
+		case RuleAdded:
+			is.Added = append(is.Added, r.Name)
+		case RuleGone:
+			is.Gone = append(is.Gone, r.Name)
+		default:
+			is.Changed = append(is.Changed, r.Name)
+		}
+		is.Dropped += r.Dropped
+	}
+	if diff := cmp.Diff(done, is); diff != "" {
+		t.Errorf("the preview was wrong (-reload +preview):\n%s", diff)
+	}
+	synced := strings.Count(strings.Join(told, " "), " synced ")
+	if !lists && (in != synced || out != len(told)-synced) {
+		t.Errorf("the preview has %d come in and %d fall out; told %q", in, out, told)
+	}
+	if began := len(v.Begun) > 0; began != lists {
+		t.Errorf("informers %q begin; a rule says that they list: %v", v.Begun, lists)
+	}
+}
+
+// What waits for a rule that changes is delivered as it is, to the rule as it is now; what waits for
+// a rule that is gone is dropped.
+func TestReloadKeepsWhatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	h := &teller{}
+	before := mapSource + aRule("changes", ", delivery: every") + aRule("goes", ", delivery: every")
+	e, stop := l.startWith(before, h)
+	defer stop()
+	l.quiet(e)
+	for _, rule := range []string{"changes", "goes"} {
+		if err := e.SetPaused(rule, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.put("a", "1")
+	l.put("a", "2")
+	l.put("a", "3")
+	for e.Status().Rules[0].Queue.Waiting < 3 || e.Status().Rules[1].Queue.Waiting < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	second := &teller{}
+	done, err := l.reload(e, mapSource+aRule("changes", ", delivery: every, when: object.data.size != '4'"), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
+		t.Error(diff)
+	}
+	l.put("a", "4")
+	if err := e.SetPaused("changes", false); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "told the old handler", h.since())
+	expect(t, "told the new one", l.awaitTold(second, 3), "changes added a →1", "changes updated a 1→2", "changes updated a 2→3")
+}
+
+// A rule whose source selects others now is told what it no longer selects.
+func TestReloadOfSelection(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"in","labels":{"a":"b"}},"data":{"size":"1"}}`)
+	l.put("out", "2")
+	h := &teller{}
+	e, stop := l.startWith(mapSource+aRule("r", ""), h)
+	defer func() { stop() }()
+	l.quiet(e)
+	expect(t, "at first", h.since(), "r synced in →1", "r synced out →2")
+	narrow := strings.Replace(mapSource, "v1/configmaps", "v1/configmaps, labelSelector: 'a=b'", 1) + aRule("r", "")
+	if _, err := l.reload(e, narrow, h); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "narrower", l.awaitTold(h, 2), "r deleted out →2", "r synced in →1")
+	l.quiet(e)
+	if _, err := l.reload(e, mapSource+aRule("r", ""), h); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "wider again", l.awaitTold(h, 2), "r synced in →1", "r synced out →2")
+	l.quiet(e)
+	stop()
+	e, stop = l.startWith(mapSource+aRule("r", ""), h)
+	l.quiet(e)
+	expect(t, "after a restart", h.since())
+}

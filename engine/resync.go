@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+)
+
+// Resync has a rule see all objects of its source as Synced now, and returns how many it selects.
+// That is a round, as those of resync and schedule are. Changes come in between, in order. Resync
+// returns when all objects are evaluated; their events may still wait. If ctx ends, the rest of the
+// objects is left out.
+//
+// If there is no such rule, the error wraps ErrNotFound. It is an error, and nothing has happened,
+// if the rule's source has not synced, or if the rule does not select Synced.
+func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err error) {
+	r := e.rule(rule)
+	switch {
+	case r == nil:
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	case e.ended.Load():
+		return 0, fmt.Errorf("rule %q: %w", rule, errStopping)
+	case !r.Events.Has(delta.Synced):
+		return 0, fmt.Errorf("rule %q does not select synced: add synced to its events", rule)
+	}
+	for _, i := range r.view.Informers() {
+		if state, _ := i.State(); !i.HasSynced() {
+			return 0, fmt.Errorf("rule %q: its source %s is %s: try again once it has synced",
+				rule, r.Source.Name, state)
+		}
+	}
+	if waits, reason := r.reason(); waits {
+		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
+	}
+	number := r.nextResync(e.clock.Now())
+	for _, in := range e.work().intakes {
+		if !slices.Contains(in.rules, r) {
+			continue
+		}
+		n, err := e.resync(ctx, in, r, number)
+		if selected += n; err != nil {
+			return selected, err
+		}
+	}
+	return selected, nil
+}
+
+// nextResync returns the number of a round that begins now. No other round of the rule has it, unless
+// one of its timetable begins in the same second: then they are one round.
+func (r *runningRule) nextResync(now time.Time) int64 {
+	for {
+		last := r.resynced.Load()
+		if next := max(now.Unix(), last+1); r.resynced.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// resync shows a rule the objects of one informer, in turns that keep changes of the informer waiting
+// no longer than those of a round do.
+func (e *Engine) resync(
+	ctx context.Context, in *intake, r *runningRule, number int64,
+) (selected int, err error) {
+	var keys []string
+	in.informer.Visit(func(known iter.Seq[*object.Object]) {
+		for o := range known {
+			keys = append(keys, o.Key())
+		}
+	})
+	if e.stepping != nil {
+		slices.Sort(keys)
+	}
+	for len(keys) > 0 {
+		began, isThere := time.Now(), false
+		in.informer.Look(func(get func(string) *object.Object) {
+			in = in.latest()
+			rule := slices.Index(in.rules, r)
+			if isThere = rule >= 0; !isThere {
+				return
+			}
+			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < turn) {
+				o := get(keys[0])
+				keys = keys[1:]
+				if o != nil {
+					selected += in.again(rule, o, number)
+				}
+			}
+		})
+		switch {
+		case e.ended.Load():
+			return selected, fmt.Errorf("rule %q: %w", r.Name, errStopping)
+		case !isThere:
+			return selected, fmt.Errorf("rule %q has changed meanwhile: "+
+				"%d objects are left out", r.Name, len(keys))
+		}
+		if len(keys) > 0 && !rested(ctx, lull*time.Since(began)) {
+			return selected, fmt.Errorf("rule %q: %d objects are left out: %w",
+				r.Name, len(keys), context.Cause(ctx))
+		}
+	}
+	return selected, nil
+}
+
+// rested waits for d, and reports whether ctx has not ended meanwhile.
+func rested(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// again shows a rule an object that it follows, and returns how often the rule selects it.
+func (in *intake) again(rule int, o *object.Object, number int64) (selected int) {
+	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
+		s.Delta.Round = number
+		in.evaluator.Again(rule, s, c)
+		selected = len(c.Matches)
+	})
+	return selected
+}

@@ -1,0 +1,186 @@
+// Package trail remembers what became of the last changes of a rule: what it selected and what not,
+// which events were sent, and how they were answered. It holds names and versions of objects, and
+// nothing of their content.
+//
+// A [Trail] is a ring: beyond its bound, a new entry takes the place of the oldest. Adding an entry
+// costs some tens of nanoseconds, and nothing is allocated once the ring is full.
+package trail
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// Verdict says what became of a change, or of the delivery of an event.
+type Verdict uint8
+
+// The verdicts on a change.
+const (
+	// Selected means that the change is an event, which goes to the lane.
+	Selected Verdict = iota + 1
+	// Gathered means that the change waits for the event of its group.
+	Gathered
+	// Undecided means that when and payload are evaluated at the delivery.
+	Undecided
+	// ByEvents means that the rule's events leave out changes of this type.
+	ByEvents
+	// ByWhen means that when was false.
+	ByWhen
+	// ByCount means that the change counts, and is not the nth.
+	ByCount
+	// ByRounds means that the rule sees objects in its rounds only.
+	ByRounds
+	// Own means that the rule made the change itself.
+	Own
+	// Failed means that where, due or when failed.
+	Failed
+	// Waits means that the object waits to become a member.
+	Waits
+)
+
+// The verdicts on a delivery.
+const (
+	// Sent means that an attempt began.
+	Sent Verdict = iota + 32
+	// Done means that the event was acknowledged, or that the rule's own actions are performed.
+	Done
+	// Retried means that the attempt failed, and that the event is sent again.
+	Retried
+	// Lost means that the handler went away, and that the event is sent again.
+	Lost
+	// Rejected means that the handler refused the event: it is a dead letter.
+	Rejected
+	// Dead means that the event became a dead letter after its last attempt.
+	Dead
+	// Cancelled means that the attempt ended because informd stopped.
+	Cancelled
+)
+
+var names = map[Verdict]string{
+	Selected: "selected", Gathered: "gathered", Undecided: "undecided", ByEvents: "events",
+	ByWhen: "when", ByCount: "count", ByRounds: "rounds", Own: "own", Failed: "failed",
+	Waits: "waits",
+	Sent:  "sent", Done: "done", Retried: "retry", Lost: "lost", Rejected: "reject", Dead: "dead",
+	Cancelled: "cancelled",
+}
+
+// String returns the name that users see in JSON.
+func (v Verdict) String() string { return names[v] }
+
+// Entry is what became of one change or of one attempt.
+type Entry struct {
+	Number  uint64 // of all entries of one Counter, in the order in which they were added
+	At      time.Time
+	Verdict Verdict
+	Type    delta.Type
+	Key     delta.Key
+	UID     string
+	Version string // the object's resourceVersion
+	Round   int64  // see delta.Delta
+	Numbers
+}
+
+// Numbers are the part of an Entry that attempts alone have.
+type Numbers struct {
+	Attempt  int
+	Duration time.Duration // of the attempt; 0 if it has just begun
+	Latency  time.Duration // since the change was selected
+}
+
+// ID returns the id of the event under a rule, as delta.Delta does.
+func (e *Entry) ID(rule string) string {
+	parts := []string{rule, e.UID, e.Type.String(), e.Version}
+	if e.Type == delta.Synced && e.Round != 0 {
+		parts = append(parts, strconv.FormatInt(e.Round, 10))
+	}
+	return strings.Join(parts, "/")
+}
+
+// Counter numbers the entries of several Trails.
+type Counter struct{ last atomic.Uint64 }
+
+// Last returns the number of the last entry.
+func (c *Counter) Last() uint64 { return c.last.Load() }
+
+// Trail holds the last entries of one rule. It is safe for concurrent use. The nil Trail remembers
+// nothing.
+type Trail struct {
+	counter *Counter
+	bound   int
+
+	mu   sync.Mutex // a leaf: may be taken with any other lock held
+	ring []Entry    // guarded by mu
+	next int        // where the next entry goes; guarded by mu
+	gone uint64     // the number of the newest entry that another one has replaced; guarded by mu
+}
+
+// New returns a Trail of at most bound entries.
+func New(c *Counter, bound int) *Trail { return &Trail{counter: c, bound: max(bound, 1)} }
+
+// Add adds what became of a change.
+func (t *Trail) Add(d delta.Delta, v Verdict, at time.Time) { t.AddAttempt(d, v, at, Numbers{}) }
+
+// AddAttempt adds what became of an attempt. The names of an object share no memory with its
+// content, so that does not live on here.
+func (t *Trail) AddAttempt(d delta.Delta, v Verdict, at time.Time, n Numbers) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var e *Entry
+	if len(t.ring) < t.bound {
+		t.ring = append(t.ring, Entry{})
+		e = &t.ring[len(t.ring)-1]
+	} else {
+		if t.next == t.bound {
+			t.next = 0
+		}
+		e = &t.ring[t.next]
+		t.gone = e.Number
+		t.next++
+	}
+	o := d.Object
+	e.Number, e.At, e.Verdict, e.Type, e.Round = t.counter.last.Add(1), at, v, d.Type, d.Round
+	e.Key.Namespace, e.Key.Name, e.UID, e.Version = o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()
+	e.Numbers = n
+}
+
+// After returns the entries after a number, the oldest first. missed says that some of them are gone.
+func (t *Trail) After(number uint64) (entries []Entry, missed bool) {
+	return t.choose(func(e *Entry) bool { return e.Number > number }), t.lastGone() > number
+}
+
+// Of returns the entries about an object, the oldest first.
+func (t *Trail) Of(key delta.Key) []Entry {
+	return t.choose(func(e *Entry) bool { return e.Key == key })
+}
+
+func (t *Trail) lastGone() uint64 {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
+
+// choose returns the entries that chosen accepts, the oldest first.
+func (t *Trail) choose(chosen func(*Entry) bool) (entries []Entry) {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.ring {
+		if e := &t.ring[(t.next+i)%len(t.ring)]; chosen(e) {
+			entries = append(entries, *e)
+		}
+	}
+	return entries
+}

@@ -1,0 +1,79 @@
+package trail
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+func added(name string) delta.Delta {
+	return delta.Delta{Type: delta.Added, Object: object.FromIdentity("shop", name, "uid-"+name, "7")}
+}
+
+func TestRing(t *testing.T) {
+	t.Parallel()
+	c := new(Counter)
+	a, b := New(c, 3), New(c, 3)
+	now := time.Unix(1, 0)
+	for i := range 5 {
+		a.Add(added(fmt.Sprint(i)), Selected, now)
+		b.Add(added("b"), ByWhen, now)
+	}
+	var names []string
+	for _, e := range a.choose(func(*Entry) bool { return true }) {
+		names = append(names, fmt.Sprint(e.Number, " ", e.Key))
+	}
+	if diff := cmp.Diff([]string{"5 shop/2", "7 shop/3", "9 shop/4"}, names); diff != "" {
+		t.Errorf("a ring of three after five entries (-want +got)\n%s", diff)
+	}
+	if c.Last() != 10 {
+		t.Errorf("%d entries were numbered, want 10", c.Last())
+	}
+	if found, missed := a.After(5); len(found) != 2 || missed {
+		t.Errorf("after 5: %v, missed %v", found, missed)
+	}
+	if _, missed := a.After(2); !missed {
+		t.Error("entry 3 is gone, and nobody says so")
+	}
+	if got := a.Of(delta.Key{Namespace: "shop", Name: "3"}); len(got) != 1 || got[0].Number != 7 {
+		t.Errorf("of shop/3: %v", got)
+	}
+}
+
+func TestEntryHasTheIDOfItsEvent(t *testing.T) {
+	t.Parallel()
+	l := New(new(Counter), 1)
+	for _, round := range []int64{0, 12} {
+		d := added("web")
+		d.Type, d.Round = delta.Synced, round
+		l.AddAttempt(d, Sent, time.Time{}, Numbers{Attempt: 2})
+		got := l.Of(d.Key())
+		if len(got) != 1 || got[0].ID("r") != d.ID("r") || got[0].Attempt != 2 {
+			t.Errorf("%+v: want id %s", got, d.ID("r"))
+		}
+	}
+}
+
+// Nobody has to ask whether there is a Trail.
+func TestNil(t *testing.T) {
+	t.Parallel()
+	var none *Trail
+	none.Add(added("a"), Own, time.Time{})
+	none.AddAttempt(added("a"), Sent, time.Time{}, Numbers{})
+	if found, missed := none.After(0); found != nil || missed {
+		t.Error(found, missed)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	l, d, now := New(new(Counter), 1024), added("web"), time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Add(d, Selected, now)
+	}
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/trail"
+)
+
+// Bounds of what is remembered of changes and of attempts, each.
+const (
+	maxTrail  = 1024      // per rule
+	maxTrails = 32 * 1024 // in all, if that leaves each rule minTrail
+	minTrail  = 16
+)
+
+// trails is what the engine remembers of the last changes and attempts, for people who ask why a rule
+// did not fire. Each rule has two rings: a rule whose when is seldom true sees many more changes than
+// it delivers, and would forget its deliveries otherwise.
+type trails struct {
+	changes, attempts *trail.Trail
+	acted             *acted
+}
+
+// maxActed bounds the actions that are remembered, per rule.
+const maxActed = 64
+
+// acted are the last actions that were performed for one rule.
+type acted struct {
+	mu  sync.Mutex // a leaf
+	all []doneAt   // the oldest first; guarded by mu
+}
+
+type doneAt struct {
+	action.Done
+	at time.Time
+}
+
+func (a *acted) add(d action.Done, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.all) == maxActed {
+		a.all = slices.Delete(a.all, 0, 1)
+	}
+	a.all = append(a.all, doneAt{d, at})
+}
+
+func (a *acted) list() []doneAt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.all)
+}
+
+// observe makes the rules remember their actions.
+func (e *Engine) observe(next func(action.Done)) func(action.Done) {
+	return func(d action.Done) {
+		if r := e.rule(d.Rule); r != nil {
+			r.trails.acted.add(d, e.clock.Now())
+		}
+		if next != nil {
+			next(d)
+		}
+	}
+}
+
+// newTrails returns the trails of one rule out of a number.
+func newTrails(c *trail.Counter, rules int) trails {
+	bound := min(maxTrail, max(minTrail, maxTrails/max(rules, 1)))
+	return trails{
+		changes: trail.New(c, bound), attempts: trail.New(c, bound), acted: new(acted),
+	}
+}
+
+// declined are the verdicts on changes that a rule does not select.
+var declined = [...]trail.Verdict{
+	evaluate.ByEvents: trail.ByEvents, evaluate.ByWhen: trail.ByWhen,
+	evaluate.ByRounds: trail.ByRounds, evaluate.ByError: trail.Failed,
+	evaluate.ByTime: trail.Waits,
+}
+
+// noteDeclined remembers the changes that rules do not select.
+func (in *intake) noteDeclined(c *evaluate.Change) {
+	for i := range c.Declined {
+		d := &c.Declined[i]
+		in.rules[d.Rule].trails.changes.Add(d.Delta, declined[d.Why], in.now)
+	}
+}
+
+// noteMatch remembers a change that a rule selects.
+func (in *intake) noteMatch(m *evaluate.Match, goesOn bool) {
+	r, verdict := in.rules[m.Rule], trail.Selected
+	switch {
+	case m.Undecided:
+		verdict = trail.Undecided
+	case !goesOn:
+		verdict = trail.ByCount
+	case r.Group != nil:
+		verdict = trail.Gathered
+	}
+	r.trails.changes.Add(m.Delta, verdict, in.now)
+}
+
+// noteDecided remembers what became of a change that was decided at its delivery.
+func (t trails) noteDecided(d delta.Delta, selected bool, failed error, now time.Time) {
+	verdict := trail.Selected
+	switch {
+	case !selected && failed != nil:
+		verdict = trail.Failed
+	case !selected:
+		verdict = trail.ByWhen
+	}
+	t.changes.Add(d, verdict, now)
+}

@@ -1,0 +1,365 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// work is a plan at work: what runs for its sources, rules, handlers and informers. Once the engine
+// has taken it up, its lists do not change: Reload makes another work, which shares with it
+// everything that stays.
+type work struct {
+	sources     []*runningSource // those of rules without a source last
+	rules       []*runningRule
+	dispatchers []*dispatcher
+	intakes     []*intake
+	waiting     []*waiting
+}
+
+type runningSource struct {
+	*plan.Source
+	view     *source.Source
+	failures []*failures // of its indexes; other sources may share them
+}
+
+// dispatcher is a handler's, or that of the rules' own actions.
+type dispatcher struct {
+	*dispatch.Dispatcher
+	name    string
+	handler Handler // nil: of the rules' own actions
+	digest  plan.Digest
+	end     func() // ends its run; nil before that
+}
+
+func (d *dispatcher) run(ctx context.Context) { _ = d.Run(ctx) } // always nil
+
+// rule returns the rule with that name, or nil.
+func (w *work) rule(name string) *runningRule {
+	for _, r := range w.rules {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// source returns the source with that name, or nil.
+func (w *work) source(name string) *runningSource {
+	for _, s := range w.sources {
+		if s.Name == name && !s.IsRule() {
+			return s
+		}
+	}
+	return nil
+}
+
+// dispatcher returns that of a handler, or nil. "" means that of the rules' own actions.
+func (w *work) dispatcher(handler string) *dispatcher {
+	for _, d := range w.dispatchers {
+		if d.name == handler || handler == "" && d.handler == nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// intake returns that of an informer with the selection of planned, or nil.
+func (w *work) intake(planned *plan.Informer) *intake {
+	for _, in := range w.intakes {
+		isFixed := in.planned.Fixed != nil
+		if in.planned.Selection == planned.Selection && isFixed == (planned.Fixed != nil) {
+			return in
+		}
+	}
+	return nil
+}
+
+// build makes the work of a plan. It shares with before, which is nil at the start, what is the same
+// in both. handlers has one
+// Handler for each handler of the plan. What runs is not touched: if build fails, nothing has
+// changed.
+func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) (*work, error) {
+	isStart := before == nil
+	if isStart {
+		before = new(work)
+	}
+	b := &builder{
+		Engine: e, plan: p, handlers: handlers, before: before, next: new(work), isStart: isStart,
+		sources: make(map[*plan.Source]*runningSource),
+		rules:   make(map[*plan.Rule]*runningRule),
+		intakes: make(map[*plan.Informer]*intake),
+	}
+	for _, h := range p.Handlers {
+		if handlers[h.Name] == nil {
+			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
+		}
+	}
+	if err := before.mayKeep(p); err != nil {
+		return nil, err
+	}
+	if err := b.addIntakes(); err != nil {
+		e.abandon(b.next)
+		return nil, err
+	}
+	b.addDispatchers()
+	for _, r := range p.Rules {
+		b.addRule(r)
+	}
+	for _, in := range b.next.intakes {
+		b.bind(in)
+	}
+	return b.next, nil
+}
+
+// mayKeep returns an error if an informer that stays would have to keep more of its objects.
+func (w *work) mayKeep(p *plan.Plan) error {
+	for _, planned := range p.AllInformers() {
+		in := w.intake(planned)
+		if in != nil && !covers(kept(in.keep), planned.Keep) {
+			return fmt.Errorf("source %s: with keep: needed, "+
+				"it would have to keep more of its objects than it does: "+
+				"this needs a restart, or keep: whole", strings.Join(in.sourceNames(w), ", "))
+		}
+	}
+	return nil
+}
+
+// builder builds a work.
+type builder struct {
+	*Engine
+	plan     *plan.Plan
+	handlers map[string]Handler
+	before   *work
+	next     *work
+	isStart  bool
+
+	// by their parts of the plan
+	sources map[*plan.Source]*runningSource
+	rules   map[*plan.Rule]*runningRule
+	intakes map[*plan.Informer]*intake
+}
+
+// addIntakes makes an intake for each informer, with its indexes, and the sources as views of the
+// informers. An intake of an informer that stays is a new one for the same informer.
+func (b *builder) addIntakes() error {
+	for _, planned := range b.plan.AllInformers() {
+		in := b.newIntake(planned, b.before.intake(planned))
+		b.intakes[planned] = in
+		b.next.intakes = append(b.next.intakes, in)
+	}
+	for _, s := range slices.Concat(b.plan.Sources, b.plan.Alone) {
+		running := &runningSource{Source: s}
+		members := make([]*source.Informer, 0, len(s.Informers))
+		for _, planned := range s.Informers {
+			in := b.intakes[planned]
+			members = append(members, in.informer)
+			for own, name := range s.Indexes {
+				if in.indexed[name] == nil {
+					failures := newFailures(b.log.With("source", s.Name, "index", own), b.clock)
+					err := in.informer.AddIndexers(map[string]source.Index{
+						name: index(planned.Indexes[name], failures),
+					})
+					if err != nil {
+						return fmt.Errorf("source %q: %w", s.Name, err)
+					}
+					in.indexed[name] = failures
+				}
+				// two names may belong to one index
+				if f := in.indexed[name]; !slices.Contains(running.failures, f) {
+					running.failures = append(running.failures, f)
+				}
+			}
+		}
+		running.view = source.NewSource(s.Name, members, s.Indexes)
+		if same := b.same(running); same != nil {
+			running = same
+		}
+		b.sources[s] = running
+		b.next.sources = append(b.next.sources, running)
+	}
+	for _, planned := range b.plan.Informers {
+		if in := b.intakes[planned]; in.before == nil {
+			in.informer.NameSources(in.sourceNames(b.next)...)
+		}
+	}
+	return nil
+}
+
+// same returns the source of before that does the same as this one, or nil.
+func (b *builder) same(s *runningSource) *runningSource {
+	for _, old := range b.before.sources {
+		if old.Digest == s.Digest && slices.Equal(old.view.Informers(), s.view.Informers()) {
+			return old
+		}
+	}
+	return nil
+}
+
+func (b *builder) addDispatchers() {
+	for _, h := range b.plan.Handlers {
+		implementation, digest := b.handlers[h.Name], plan.DigestOf(h)
+		old := b.before.dispatcher(h.Name)
+		if old != nil && old.digest == digest && old.handler == implementation {
+			b.next.dispatchers = append(b.next.dispatchers, old)
+			continue
+		}
+		d := b.newDispatcher(dispatch.Recipient{
+			Name: h.Name, Handler: implementation,
+			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
+			Concurrency: h.Concurrency, Retry: retry(h),
+		}, b.acting.of(h, b.rule))
+		d.handler, d.digest = implementation, digest
+		b.next.dispatchers = append(b.next.dispatchers, d)
+	}
+	if !slices.ContainsFunc(b.plan.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
+		return
+	}
+	d := b.before.dispatcher("")
+	if d == nil {
+		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
+		d = b.newDispatcher(itself, b.acting.ofRules(b.rule))
+	}
+	b.next.dispatchers = append(b.next.dispatchers, d)
+}
+
+// OwnActions is the handler name that reports use for the actions a rule performs itself. No
+// manifest can have it.
+const OwnActions = "(actions)"
+
+// ownActions bounds how many rules' own actions run at once.
+const ownActions = 16
+
+func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *dispatcher {
+	o := &e.options
+	options := dispatch.Options{
+		Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Actor: a,
+		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout,
+	}
+	if o.State != nil {
+		options.Journal = o.State
+	}
+	o.Stepping.step(&options)
+	return &dispatcher{Dispatcher: dispatch.New(h, o.Stepping.letters(e.dead), options), name: h.Name}
+}
+
+func retry(h config.Handler) dispatch.Retry {
+	r := h.Retry
+	return dispatch.Retry{Attempts: r.Attempts, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff}
+}
+
+// configured returns a handler of the plan. A rule may only have actions and no handler; for it,
+// configured returns the zero Handler.
+func (b *builder) configured(name string) config.Handler {
+	h, _ := b.plan.Handler(name)
+	return h
+}
+
+// addRule adds a rule: the one of before if nothing has changed that it depends on.
+func (b *builder) addRule(r *plan.Rule) {
+	to, old := b.next.dispatcher(r.Handler), b.before.rule(r.Name)
+	if old != nil && b.isSame(old, r, to) {
+		b.rules[r] = old
+		b.next.rules = append(b.next.rules, old)
+		return
+	}
+	if old != nil && old.resource() != object.ResourceName(r.Source.Resource) {
+		old = nil // it is about other objects now: another rule of that name
+	}
+	running := b.newRule(r, to, old)
+	b.rules[r] = running
+	b.next.rules = append(b.next.rules, running)
+}
+
+// isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
+// the same sources.
+func (b *builder) isSame(old *runningRule, r *plan.Rule, to *dispatcher) bool {
+	if old.Digest != r.Digest || old.to != to || old.source != b.sources[r.Source] {
+		return false
+	}
+	return slices.EqualFunc(old.others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
+		return is == b.sources[s].view
+	})
+}
+
+// newRule makes a running rule. If old is not nil, the new one is to take its place; see succeed.
+func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runningRule {
+	h := b.configured(r.Handler)
+	if old != nil && old.Rounds != nil && r.Rounds != nil && old.Rounds.String() == r.Rounds.String() {
+		same := *r
+		same.Rounds = old.Rounds // they go on
+		r = &same
+	}
+	failures := newFailures(b.log.With("rule", r.Name), b.clock)
+	trails := newTrails(&b.trail, len(b.plan.Rules))
+	if old != nil {
+		failures, trails = old.failures, old.trails
+	}
+	p := b.newPreparer(r, h, failures, trails)
+	running := &runningRule{
+		Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
+		source: b.sources[r.Source], to: to, before: old, trails: trails,
+	}
+	options := dispatch.LaneOptions{
+		Every: r.Every, Preparer: p,
+		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
+		Changes: trails.changes, Attempts: trails.attempts,
+	}
+	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
+	if running.counting = b.newCounting(r.Name, r.Count); isCounted {
+		running.counting = old.counting
+	}
+	if running.counting != nil {
+		options.Count = running.countDecided
+	}
+	b.stepping.keepAll(&options)
+	b.addActions(running, h, &options)
+	if b.store != nil {
+		lane := b.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})
+		running.laneStore = &laneStore{lane, p}
+		options.Store = running.laneStore
+	}
+	switch {
+	case r.Group != nil:
+		options.Gathering = b.gathering(running, false)
+	case old != nil && old.gathers():
+		options.Gathering = b.gathering(running, true)
+	}
+	if len(r.Prune) > 0 {
+		limit := rate.NewLimiter(looksPerSec, looksPerSec)
+		running.orphans = &orphans{rule: running, engine: b.Engine, limit: limit}
+	}
+	if old != nil {
+		running.memory, running.options = old.memory, options
+		return running
+	}
+	running.memory = &memory{
+		store: b.store, rule: r.Name, resource: running.resource(), where: running.membership(),
+	}
+	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
+	return running
+}
+
+// bind gives an intake its rules, and has them wait for the other sources that they look into.
+func (b *builder) bind(in *intake) {
+	var rules []*runningRule
+	for _, r := range in.planned.Rules {
+		rules = append(rules, b.rules[r])
+	}
+	in.bind(rules)
+	if b.isStart {
+		all := func(int) bool { return true }
+		b.next.waiting = append(b.next.waiting, in.waitForOthers(all)...)
+	}
+}

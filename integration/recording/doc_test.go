@@ -1,0 +1,3 @@
+// Package recording tests that what informd record writes, replayed, gives the events that the
+// daemon delivered at that time.
+package recording
