@@ -3,6 +3,7 @@ package handlers
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -206,10 +207,7 @@ func TestRemoteUnderLoad(t *testing.T) {
 	for _, address := range []string{one, two, one, two} {
 		other := one + two
 		other = strings.TrimPrefix(strings.TrimSuffix(other, address), address)
-		if err := players[address].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = players[address].Wait()
+		e.killInFlight(players[address])
 		e.awaitEndpoints(other)
 		so := e.Metric(steadyDone)
 		e.Poll("the other to go on alone", func() bool { return e.Metric(steadyDone) != so })
@@ -261,6 +259,42 @@ func TestCheckRemote(t *testing.T) {
 }
 
 const steadyDone = `informd_handler_deliveries_total{handler="steady",result="done",rule="steady"}`
+
+// killInFlight kills a player that has written an event's line and not answered it yet.
+func (e *elsewhere) killInFlight(player *exec.Cmd) {
+	e.T.Helper()
+	path := filepath.Join(e.Dir, "ledger")
+	pid := fmt.Sprintf(" %d ", player.Process.Pid)
+	size := func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			e.T.Fatal(err)
+		}
+		return info.Size()
+	}
+	ledger, err := os.Open(path)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	defer ledger.Close()
+	before := size()
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(time.Millisecond) {
+		added := make([]byte, size()-before)
+		if _, err := ledger.ReadAt(added, before); err != nil && err != io.EOF {
+			e.T.Fatal(err)
+		}
+		before += int64(len(added))
+		if strings.Contains(string(added), pid) {
+			break
+		} else if time.Now().After(deadline) {
+			e.T.Fatalf("player%sgets no events", pid)
+		}
+	}
+	if err := player.Process.Kill(); err != nil {
+		e.T.Fatal(err)
+	}
+	_ = player.Wait()
+}
 
 // wantOrdered checks that steady got every change of every widget in order. A change may come
 // several times before the next one.
