@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
@@ -37,6 +38,9 @@ type RulePreview struct {
 	Lists bool
 	// Dropped is how many deliveries that wait would be dropped.
 	Dropped int
+	// Untold says that the rule selects Synced, and would still be told nothing of objects as they
+	// are.
+	Untold bool
 }
 
 // RuleChange is how a rule would change.
@@ -82,7 +86,7 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 			one.Change, one.Dropped = RuleReplaced, old.undelivered()
 			old = nil
 		case old != nil:
-			one.Change = RuleChanged
+			one.Change, one.Untold = RuleChanged, now.isUntold(old, r)
 		}
 		if err := e.preview(ctx, &one, old, r); err != nil {
 			return Preview{}, err
@@ -141,6 +145,22 @@ func (w *work) runs(old *runningRule, r *plan.Rule, changed []string) bool {
 		}
 	}
 	return true
+}
+
+// isUntold reports whether a running rule that selects Synced becomes r by another edit than one of
+// its membership, so that it is told nothing of objects as they are: what its manifest says now is
+// about their next changes.
+func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
+	if old.Digest == r.Digest || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
+		r.Rounds != nil || old.membership() != membershipOf(r) || old.For != r.For {
+		return false
+	}
+	for _, planned := range r.Source.Informers {
+		if in := w.intake(planned); in == nil || !slices.Contains(in.rules, old) {
+			return false
+		}
+	}
+	return len(old.Source.Informers) == len(r.Source.Informers)
 }
 
 // preview counts what a rule would be told. old is what runs of it, or nil.
@@ -218,6 +238,11 @@ func (v *RulePreview) count(before bool, r *plan.Rule, tree any, now time.Time) 
 	}
 }
 
+// Untold says in words what it means that a changed rule is Untold.
+func Untold(rule string) string {
+	return "it is told nothing of objects as they are: informd rule resync " + rule + " has it see them"
+}
+
 // String returns the preview of a rule in words.
 func (v RulePreview) String() string {
 	var parts []string
@@ -237,6 +262,9 @@ func (v RulePreview) String() string {
 		RuleAdded: "is new", RuleChanged: "changes", RuleGone: "is gone",
 		RuleReplaced: "is about another resource, so it begins anew",
 	}[v.Change]
+	if v.Untold {
+		parts = append(parts, Untold(v.Name))
+	}
 	if len(parts) == 0 {
 		return text
 	}

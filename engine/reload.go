@@ -20,6 +20,7 @@ import (
 // Reloaded says what a Reload has changed, by name.
 type Reloaded struct {
 	Added, Changed, Gone []string // rules
+	Untold               []string // of Changed: those that are told nothing of objects as they are
 	Dropped              int      // events that waited for rules that are gone
 }
 
@@ -136,6 +137,9 @@ func (r *reload) prepare(ctx context.Context) error {
 			r.done.Changed = append(r.done.Changed, old.Name)
 		default:
 			r.done.Changed = append(r.done.Changed, old.Name)
+			if r.before.isUntold(old, is.Rule) {
+				r.done.Untold = append(r.done.Untold, old.Name)
+			}
 		}
 	}
 	for _, rule := range r.next.rules {

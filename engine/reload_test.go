@@ -184,6 +184,12 @@ func checkPreview(t *testing.T, v Preview, done Reloaded, told []string) {
 			is.Changed = append(is.Changed, r.Name)
 		}
 		is.Dropped += r.Dropped
+		if r.Untold {
+			is.Untold = append(is.Untold, r.Name)
+		}
+	}
+	if isUntold := len(done.Changed) > 0 && len(told) == 0; isUntold != (len(done.Untold) > 0) {
+		t.Errorf("changed %q, told %q, untold %q", done.Changed, told, done.Untold)
 	}
 	if diff := cmp.Diff(done, is); diff != "" {
 		t.Errorf("the preview was wrong (-reload +preview):\n%s", diff)
@@ -223,7 +229,7 @@ func TestReloadKeepsWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
+	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, Untold: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
 		t.Error(diff)
 	}
 	l.put("a", "4")

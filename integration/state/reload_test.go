@@ -201,8 +201,9 @@ func TestReloadCommand(t *testing.T) {
 	}
 	pid := d.Metric("informd_handler_restarts_total{handler=\"log\"}")
 
-	write(base + harness.Rule("new", "source: configmaps, handler: log") + harness.Rule("elsewhere", "source: secrets, handler: second, payload: {}") +
-		harness.Source("secrets", "resource: v1/secrets, namespaces: [NS]") + harness.Handler("second", "builtin: log"))
+	more := base + harness.Rule("new", "source: configmaps, handler: log") + harness.Rule("elsewhere", "source: secrets, handler: second, payload: {}") +
+		harness.Source("secrets", "resource: v1/secrets, namespaces: [NS]") + harness.Handler("second", "builtin: log")
+	write(more)
 	if out := state.Command("plan"); !strings.Contains(out, "informer begins, and lists: v1/secrets") ||
 		!strings.HasSuffix(out, "rule new is new: 1 come in (synced)\nrule elsewhere is new: what its source lists comes in\nhandler second is started\n") {
 		t.Errorf("informd plan:\n%s", out)
@@ -240,6 +241,19 @@ func TestReloadCommand(t *testing.T) {
 	}
 	k.Patch(web, "data: {size: '2'}")
 	k.Sees(d, "new NS/web updated")
+
+	write(strings.Replace(more, "handler: log", "handler: log, when: object.data.size != '0'", 1))
+	untold := ": it is told nothing of objects as they are: informd rule resync stays has it see them\n"
+	if out := state.Command("plan"); out != "rule stays changes"+untold {
+		t.Errorf("informd plan:\n%s", out)
+	}
+	if out := state.Command("reload"); out != "rule stays changed\nrule stays"+untold {
+		t.Errorf("%q", out)
+	}
+	write(more)
+	if out := state.Command("reload"); out != "rule stays changed\nrule stays"+untold {
+		t.Errorf("%q", out)
+	}
 
 	write(base)
 	if out := state.Command("reload"); out != "rule new is gone\nrule elsewhere is gone\nhandler second is gone\n" {

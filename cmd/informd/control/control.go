@@ -146,6 +146,7 @@ type PlannedRule struct {
 	Pending int    `json:"pending,omitempty"` // objects that begin to wait
 	Lists   bool   `json:"lists,omitempty"`   // and what informers that are new list
 	Dropped int    `json:"dropped,omitempty"` // deliveries that wait
+	Untold  bool   `json:"untold,omitempty"`  // it is told nothing of objects as they are
 	Text    string `json:"text"`              // all of it in words
 }
 
