@@ -216,6 +216,7 @@ func TestReloadCommand(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	k.Sees(d, "new NS/web synced")
+	d.AwaitReady() // or the new informer finds the Secret in its list
 	k.Create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: pass}}`)
 	k.Sees(d, "elsewhere NS/pass added")
 	if is := d.Metric("informd_handler_restarts_total{handler=\"log\"}"); is != pid {
