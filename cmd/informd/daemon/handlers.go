@@ -230,8 +230,8 @@ func (h *handlers) run(ctx context.Context) error {
 	h.start()
 	h.mu.Unlock()
 	<-ctx.Done()
-	h.mu.Lock() // nothing starts from now on
-	defer h.mu.Unlock()
+	h.mu.Lock() // what starts has started, and nothing starts from now on
+	h.mu.Unlock()
 	h.group.Wait()
 	return nil
 }
