@@ -32,7 +32,7 @@ type handlers struct {
 	mu    sync.Mutex // guards all fields below
 	all   handlerSet
 	group sync.WaitGroup
-	ctx   context.Context // of run; nil before
+	ctx   context.Context // of run; nil before it, and once it ends
 }
 
 // handlerSet are the handlers of one plan, in its order.
@@ -230,7 +230,8 @@ func (h *handlers) run(ctx context.Context) error {
 	h.start()
 	h.mu.Unlock()
 	<-ctx.Done()
-	h.mu.Lock() // what starts has started, and nothing starts from now on
+	h.mu.Lock()
+	h.ctx = nil // nothing starts from now on
 	h.mu.Unlock()
 	h.group.Wait()
 	return nil
