@@ -46,8 +46,9 @@ type Informer struct {
 	view     *object.Paths // nil decodes nothing
 	indexes  []namedIndex
 
-	end   context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
-	ended chan struct{}      // closed when run has returned
+	started bool               // Informers.Start was called for it; guarded by Informers.mu
+	end     context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
+	ended   chan struct{}      // closed when run has returned
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {

@@ -39,9 +39,10 @@ type Informers struct {
 
 	wake chan struct{} // capacity 1; signals that there are informers to start
 
-	mu  sync.Mutex // guards the fields below, and Informer.end
-	ran bool
-	all []*Informer // in the order in which they were first requested
+	mu      sync.Mutex // guards the fields below, and Informer.started and Informer.end
+	started bool       // Start was called
+	ran     bool
+	all     []*Informer // in the order in which they were first requested
 }
 
 // tuning holds what tests change.
@@ -115,8 +116,8 @@ func New(
 	}, nil
 }
 
-// Informer returns the informer of sel. The first call makes it. Run starts the informers that
-// exist when it begins. A later informer must be configured first and then started with Start.
+// Informer returns the informer of sel. The first call makes it. It must be configured before Start
+// is called.
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,11 +150,22 @@ func (s *Informers) All() []*Informer {
 	return slices.Clone(s.all)
 }
 
-// Start starts the informers that were requested since Run began. Before Run it does nothing.
+// Start has Run run the informers that were requested before. If it was not called yet, Run calls it.
 func (s *Informers) Start() {
+	s.mu.Lock()
+	s.start()
+	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// start marks all informers as started. s.mu is held.
+func (s *Informers) start() {
+	s.started = true
+	for _, i := range s.all {
+		i.started = true
 	}
 }
 
@@ -171,8 +183,8 @@ func (s *Informers) Stop(i *Informer) {
 	}
 }
 
-// Run runs every informer until ctx ends, and returns when all of their goroutines have ended.
-// Informers can run only once. Afterwards the caches stay readable, and no consumer is called any
+// Run runs every informer that is started until ctx ends, and returns when all of their goroutines
+// have ended. Informers can run only once. Afterwards the caches stay readable, and no consumer is called any
 // more.
 func (s *Informers) Run(ctx context.Context) error {
 	s.mu.Lock()
@@ -181,6 +193,9 @@ func (s *Informers) Run(ctx context.Context) error {
 		return errors.New("source: informers run once")
 	}
 	s.ran = true
+	if !s.started {
+		s.start()
+	}
 	s.mu.Unlock()
 
 	var running sync.WaitGroup
@@ -197,12 +212,12 @@ func (s *Informers) Run(ctx context.Context) error {
 	}
 }
 
-// waiting returns a function for each informer that has not been started, which runs it.
+// waiting returns a function for each informer that was started and does not run yet, which runs it.
 func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.all {
-		if i.end == nil {
+		if i.started && i.end == nil {
 			var own context.Context
 			own, i.end = context.WithCancel(ctx)
 			starts = append(starts, func() {

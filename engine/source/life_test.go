@@ -266,3 +266,20 @@ func TestStop(t *testing.T) {
 	s.Start()
 	anew.expect(t, "synced a 2")
 }
+
+// An informer that was requested after Start may not be configured yet, so it does not run before the
+// next Start, whatever else wakes Run.
+func TestOnlyStartedInformersRun(t *testing.T) {
+	t.Parallel()
+	s, _ := newInformers(t, apistub.New(t).Config(), Options{})
+	first := s.Informer(Selection{Resource: widgets})
+	s.Start()
+	later := s.Informer(Selection{Resource: widgets, Namespace: "shop"})
+	if n := len(s.waiting(t.Context())); n != 1 || first.end == nil || later.end != nil {
+		t.Errorf("%d informers run after Start, want only the first", n)
+	}
+	s.Start()
+	if n := len(s.waiting(t.Context())); n != 1 || later.end == nil {
+		t.Errorf("%d informers more run after the second Start, want the later one", n)
+	}
+}
