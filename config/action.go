@@ -82,15 +82,15 @@ func (r *reader) actions(spec mapping) []Action {
 	return out
 }
 
-// actionsOnly checks that the rule has a handler or actions or both, and the fields that belong to
+// actionsOnly checks that the rule has a handler, actions or metrics, and the fields that belong to
 // either.
 func (r *reader) actionsOnly(spec mapping) {
 	if !spec.has("actions") {
 		if spec.has("prune") {
 			r.mistake(spec.key["prune"], "spec.prune goes with spec.actions only")
 		}
-		if !spec.has("handler") && spec.at != nil {
-			r.mistake(spec.at, "spec.handler or spec.actions is missing")
+		if !spec.has("handler") && !spec.has("metrics") && spec.at != nil {
+			r.mistake(spec.at, "spec.handler, spec.actions or spec.metrics is missing")
 		}
 		return
 	}

@@ -66,7 +66,8 @@ type Source struct {
 	FieldSelector string        // canonical, too
 	Resync        time.Duration // 0: never
 	Keep          Keep
-	Indexes       []Index // sorted by name
+	Indexes       []Index  // sorted by name
+	Metrics       []Metric // gauges
 }
 
 // Keep says how much of an object stays in the cache.
@@ -165,7 +166,7 @@ type Rule struct {
 	At         Text
 	Source     string // empty if the rule has a Schedule alone, and is about itself
 	SourceAt   Text
-	Handler    string // empty if the rule has Actions
+	Handler    string // empty if the rule has Actions or Metrics
 	HandlerAt  Text
 	Where      Text          // zero: every object
 	For        time.Duration // how long where has to hold; 0: not at all
@@ -180,9 +181,10 @@ type Rule struct {
 	Schedule   *Schedule      // nil: none
 	Payload    *Value         // nil: the rule sends objects; zero: mistaken
 	Attach     []Attachment   // sorted by name
-	Actions    []Action       // nil: the rule has a handler
-	Prune      bool           // delete what the rule applied and no longer applies
-	OwnChanges bool           // deliver changes that the rule itself made
+	Actions    []Action       // nil: the rule has a handler, or only Metrics
+	Metrics    []Metric
+	Prune      bool // delete what the rule applied and no longer applies
+	OwnChanges bool // deliver changes that the rule itself made
 }
 
 // Count says which of a rule's changes go on: the last of Times within Within.

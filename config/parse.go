@@ -28,7 +28,7 @@ type File struct {
 // usable if there are no mistakes; otherwise it is as complete as possible, see [Config]. The
 // mistakes are sorted.
 func Parse(files []File) (*Config, Mistakes) {
-	p := &parser{config: new(Config), names: map[string]*names{
+	p := &parser{config: new(Config), metricsAt: map[string]Position{}, names: map[string]*names{
 		kindSource: newNames(), kindHandler: newNames(), kindRule: newNames(), kindTest: newNames(),
 	}}
 	seen := map[string]bool{}
@@ -67,8 +67,9 @@ type parser struct {
 	mistakes    Mistakes
 	suggestions int
 	manifests   int
-	names       map[string]*names // by kind
-	mentions    []mention         // in Tests
+	names       map[string]*names   // by kind
+	metricsAt   map[string]Position // by name
+	mentions    []mention           // in Tests
 	// words in documents that could not be read, which may declare names
 	unread map[string]bool
 }

@@ -35,7 +35,8 @@ const (
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
 		"source", "where", "for", "due", "events", "when", "count", "group", "delivery", "resync",
-		"schedule", "payload", "attach", "handler", "actions", "prune", "ownChanges")
+		"schedule", "payload", "attach", "handler", "actions", "prune", "ownChanges",
+		"metrics")
 	rule := Rule{
 		Name:      name.String(),
 		At:        name,
@@ -53,6 +54,7 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Payload:   r.payload(spec.get("payload")),
 		Attach:    r.attach(spec.get("attach")),
 		Actions:   r.actions(spec),
+		Metrics:   r.ruleMetrics(spec),
 		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges",
 			[]string{"ignore", "deliver"}) == 1,
 	}
@@ -68,6 +70,9 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		r.checkAlone(spec, rule)
 	} else {
 		rule.Source, rule.SourceAt = r.ruleSource(spec)
+	}
+	if spec.has("metrics") && !spec.has("handler") && !spec.has("actions") {
+		r.metricsOnly(spec, rule.Metrics)
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Prune && rule.Group != nil && !rule.Group.By.IsZero() {

@@ -21,7 +21,8 @@ const (
 
 func (r *reader) source(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"resource", "namespaces", "labelSelector", "fieldSelector", "resync", "keep", "indexes")
+		"resource", "namespaces", "labelSelector", "fieldSelector", "resync", "keep", "indexes",
+		"metrics")
 	r.config.Sources = append(r.config.Sources, Source{
 		Name:          name.String(),
 		At:            name,
@@ -32,6 +33,7 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 		Resync:        r.duration(spec.get("resync"), "spec.resync", true, minResync, maxResync, 0),
 		Keep:          Keep(r.choice(spec.get("keep"), "spec.keep", keeps)),
 		Indexes:       r.indexes(spec.get("indexes")),
+		Metrics:       r.sourceMetrics(spec.get("metrics")),
 	})
 }
 

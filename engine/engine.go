@@ -130,6 +130,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	for _, in := range next.intakes {
 		in.isNew = false
 		in.countWaiting()
+		in.measuring.begin()
 		in.informer.Consume(in, in.timetables()...)
 	}
 	return e, nil

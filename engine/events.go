@@ -36,7 +36,7 @@ func (e *Engine) Happenings(rule string, after uint64) (
 			missed = missed || isMissed
 			for _, entry := range entries {
 				if entry.Number <= last {
-					all = append(all, Happening{r.Name, cmp.Or(r.Handler, OwnActions), entry})
+					all = append(all, Happening{r.Name, r.handlerName(), entry})
 				}
 			}
 		}

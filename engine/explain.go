@@ -130,7 +130,7 @@ func (e *Engine) addDelivery(
 	}
 	if now.IsHeld {
 		x.Delivery = &explain.Delivery{
-			Handler: cmp.Or(r.Handler, OwnActions), Waiting: now.Waiting, Paused: r.lane.Paused(),
+			Handler: r.handlerName(), Waiting: now.Waiting, Paused: r.lane.Paused(),
 			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, hides),
 		}
 		if d := &now.First; now.HasFirst {

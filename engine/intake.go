@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -47,9 +46,10 @@ type intake struct {
 	left map[int]*left
 	// resuming is what the intake still needs of the cut that it resumes from; nil once the
 	// informer has caught up.
-	resuming *resuming
-	caughtUp bool     // CaughtUp was called
-	telling  *telling // what rules that came later are being told; nil if nothing is left
+	resuming  *resuming
+	caughtUp  bool       // CaughtUp was called
+	measuring *measuring // nil if it has no gauges
+	telling   *telling   // what rules that came later are being told; nil if nothing is left
 	// before is the intake whose place this one is to take, until it does; and after the one that
 	// has taken the place of this one. Both are of the same informer.
 	before, after *intake
@@ -147,6 +147,9 @@ func (in *intake) Take(s source.Step) {
 	defer in.commit(c, s.Delta.Object)
 	if s.Delta.Object != nil {
 		in.evaluate(s, c)
+		if s.Round == nil {
+			in.measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
+		}
 	}
 }
 
@@ -204,6 +207,7 @@ func (in *intake) commit(c *evaluate.Change, o *object.Object) {
 	if !c.IsEmpty() {
 		in.apply(c)
 	}
+	in.applyMeasured(c)
 	in.report(c, o)
 }
 
@@ -234,10 +238,10 @@ func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
-	goesOn := in.count(m)
+	goesOn, r := in.count(m), in.rules[m.Rule]
 	in.noteMatch(m, goesOn)
-	if goesOn {
-		in.rules[m.Rule].lane.Offer(m.Match)
+	if goesOn && (m.Undecided || !r.OnlyMeasures()) {
+		r.lane.Offer(m.Match)
 	}
 }
 
@@ -264,7 +268,7 @@ func (in *intake) count(m *evaluate.Match) (goesOn bool) {
 func (in *intake) unqueued(m *evaluate.Match) delivery.Letter {
 	r, now := in.rules[m.Rule], in.clock.Now()
 	return delivery.Letter{
-		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: cmp.Or(r.Handler, OwnActions),
+		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: r.handlerName(),
 		Resource: handler.Resource(r.Source.Resource), Key: m.Delta.Key(),
 		Reason:       "informd panicked while it queued the event: please report this",
 		Confidential: r.preparer.IsConfidential(), Plain: true,
@@ -290,6 +294,7 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 		r := in.rules[m.Rule]
 		if !m.Undecided {
 			r.matches.Add(1)
+			counted(r.preparer.counters, m.Samples, m.Delta.Key())
 		}
 		r.failures.add(r.counting.full(), delta.Key{})
 	}
@@ -310,6 +315,7 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	}
 	in.evaluator.Forget()
 	in.commit(c, o)
+	in.measureLater(o)
 }
 
 func (in *intake) isSecret() bool { return in.planned.Resource == secrets }

@@ -33,6 +33,7 @@ type preparer struct {
 	others   []*source.Source // sources that its expressions look into
 	failures *failures
 	trails   trails
+	counters []*metric
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 	// exists reports whether the cluster has an object of the rule's source.
 	exists func(context.Context, delta.Key) (bool, error)
@@ -111,6 +112,7 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	}
 	if r.Selected {
 		p.selected.Add(1)
+		counted(p.counters, r.Samples, d.Delta.Key())
 	}
 	r.Actions = p.inOrder(r)
 	return r.Prepared, r.Err

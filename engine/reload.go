@@ -112,7 +112,7 @@ func (r *reload) prepare(ctx context.Context) error {
 	for n, in := range r.next.intakes {
 		switch {
 		case in.before == nil:
-		case slices.Equal(in.rules, in.before.rules):
+		case slices.Equal(in.rules, in.before.rules) && in.measuring.isSame(in.before.measuring):
 			r.next.intakes[n] = in.before
 		default:
 			for _, rule := range in.rules {
@@ -192,6 +192,7 @@ func (r *reload) carryOut() {
 			r.introduce(rule)
 		}
 	}
+	settled := r.moveGauges()
 	r.present.Store(r.next)
 	for _, d := range r.next.dispatchers {
 		if d.end == nil {
@@ -219,8 +220,10 @@ func (r *reload) carryOut() {
 		r.tasks.start(w.run)
 	}
 	for _, in := range r.dropped {
+		in.measuring.end()
 		r.informers.Stop(in.informer)
 	}
+	settled()
 	end := r.Engine.begin()
 	for _, in := range r.dropped {
 		if r.store != nil && owed[in.id] == nil {
@@ -485,6 +488,7 @@ func (r *reload) begin(in *intake) {
 		end()
 	}
 	in.countWaiting()
+	in.measuring.begin()
 	in.informer.Consume(in, in.timetables()...)
 	in.noteRounds(nil)
 }
@@ -539,6 +543,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 		}
 	}
 	in.countWaiting()
+	in.takeOverGauges(old.measuring, known)
 	if len(newcomers) > 0 {
 		in.tellNewcomers(newcomers, known)
 	}

@@ -270,6 +270,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	}
 	in.tellLate(p, known)
 	in.resuming = nil
+	in.measureKnown(known)
 	held := in.held(p)
 	defer in.record.begin()()
 	for i := range held {

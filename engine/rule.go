@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"github.com/informd/informd/engine/delta"
@@ -46,6 +47,14 @@ type runningRule struct {
 
 // gathers reports whether something of the rule may wait for the event of a group.
 func (r *runningRule) gathers() bool { return r.gathered != nil || r.Group != nil }
+
+// handlerName returns the name of the handler, for reports.
+func (r *runningRule) handlerName() string {
+	if r.OnlyMeasures() {
+		return OnlyMetrics
+	}
+	return cmp.Or(r.Handler, OwnActions)
+}
 
 // membership returns the text that decides over the rule's members.
 func (r *runningRule) membership() string { return membershipOf(r.Rule) }

@@ -20,6 +20,7 @@ type Status struct {
 	Sources     []SourceStatus
 	Rules       []RuleStatus
 	Handlers    []HandlerStatus
+	Metrics     []MetricStatus
 	DeadLetters dispatch.LetterBoxStats
 	State       *state.Status // nil if nothing is kept
 }
@@ -119,7 +120,7 @@ func (e *Engine) Status() Status {
 		pending, next := r.timed.stats()
 		gathered, due := r.lane.Gathered()
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Source: r.Source.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
+			Name: r.Name, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state,
 			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
 				r.orphans.reason()),
@@ -128,6 +129,9 @@ func (e *Engine) Status() Status {
 			LastError: r.failures.last.Load(), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
 			NextRound: r.nextRound(), Windows: r.counting.open(e.clock.Now()),
 		})
+	}
+	for _, m := range now.metrics {
+		status.Metrics = append(status.Metrics, m.status())
 	}
 	for _, d := range now.dispatchers {
 		s := HandlerStatus{Name: d.name, InFlight: d.InFlight()}

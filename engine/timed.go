@@ -212,14 +212,15 @@ const (
 	stale = 200 * time.Millisecond
 )
 
-// Tick implements source.Consumer. It tells newcomers what the informer has, and makes members of the
-// objects that have waited long enough.
+// Tick implements source.Consumer. It tells newcomers what the informer has, makes members of the
+// objects that have waited long enough, and measures objects for gauges.
 func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
 	if in.telling != nil {
 		again = in.tellSome(began, get)
 		began = in.clock.Now()
 	}
-	return timing.Earlier(again, in.elapseSome(began, get))
+	again = timing.Earlier(again, in.elapseSome(began, get))
+	return timing.Earlier(again, in.measureSome(in.clock.Now(), get))
 }
 
 // elapseSome does a turn of what is due for timed rules, and returns when to go on.
@@ -269,5 +270,6 @@ func (in *intake) elapse(i int, now time.Time, get func(key string) *object.Obje
 		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
 	}
 	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
+	in.measure(o, false, nil, c)
 	in.commit(c, o)
 }

@@ -69,7 +69,8 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	if len(unseen) == 0 {
 		return
 	}
-	if in.resuming != nil { // CaughtUp tells them
+	defer in.informer.Wake() // gauges may be complete
+	if in.resuming != nil {  // CaughtUp tells them
 		for _, i := range unseen {
 			in.resuming.late[i] = true
 		}

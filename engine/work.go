@@ -26,6 +26,7 @@ type work struct {
 	dispatchers []*dispatcher
 	intakes     []*intake
 	waiting     []*waiting
+	metrics     []*metric // of manifests
 }
 
 type runningSource struct {
@@ -100,6 +101,7 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 		sources: make(map[*plan.Source]*runningSource),
 		rules:   make(map[*plan.Rule]*runningRule),
 		intakes: make(map[*plan.Informer]*intake),
+		metrics: make(map[*plan.Metric]*metric),
 	}
 	for _, h := range p.Handlers {
 		if handlers[h.Name] == nil {
@@ -114,6 +116,7 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 		return nil, err
 	}
 	b.addDispatchers()
+	b.addMetrics()
 	for _, r := range p.Rules {
 		b.addRule(r)
 	}
@@ -149,6 +152,7 @@ type builder struct {
 	sources map[*plan.Source]*runningSource
 	rules   map[*plan.Rule]*runningRule
 	intakes map[*plan.Informer]*intake
+	metrics map[*plan.Metric]*metric
 }
 
 // addIntakes makes an intake for each informer, with its indexes, and the sources as views of the
@@ -238,6 +242,9 @@ func (b *builder) addDispatchers() {
 // manifest can have it.
 const OwnActions = "(actions)"
 
+// OnlyMetrics is the handler name that reports use for a rule that has metrics and delivers nothing.
+const OnlyMetrics = "(metrics)"
+
 // ownActions bounds how many rules' own actions run at once.
 const ownActions = 16
 
@@ -307,6 +314,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		failures, trails = old.failures, old.trails
 	}
 	p := b.newPreparer(r, h, failures, trails)
+	p.counters = b.countersOf(r)
 	running := &runningRule{
 		Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
 		source: b.sources[r.Source], to: to, before: old, trails: trails,
@@ -358,6 +366,7 @@ func (b *builder) bind(in *intake) {
 		rules = append(rules, b.rules[r])
 	}
 	in.bind(rules)
+	b.bindGauges(in)
 	if b.isStart {
 		all := func(int) bool { return true }
 		b.next.waiting = append(b.next.waiting, in.waitForOthers(all)...)

@@ -21,6 +21,8 @@ type Change struct {
 	Declined []Declined
 	// Waits are the new marks of objects for timed rules.
 	Waits []Wait
+	// Measured is what the object contributes to gauges.
+	Measured Measured
 	// Put is the object to record as known. Inside is what is recorded beside it of rules: see
 	// [Evaluator.Inside] and [Evaluator.Mark].
 	Put    *object.Object
@@ -77,9 +79,10 @@ func (c *Change) Reset() {
 	clear(c.Waits)
 	clear(c.Declined)
 	clear(c.Failures)
+	clear(c.Measured.Samples)
 	*c = Change{
 		Matches: c.Matches[:0], Waits: c.Waits[:0], Failures: c.Failures[:0],
-		Declined: c.Declined[:0],
+		Declined: c.Declined[:0], Measured: Measured{Samples: c.Measured.Samples[:0]},
 	}
 }
 

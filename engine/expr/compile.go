@@ -27,6 +27,11 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", given)}
 		}
 	}
+	if root.constant && o.IsNumber {
+		if _, err := value.Number(root.value); err != nil {
+			return nil, &Error{0, err.Error()}
+		}
+	}
 	if means, ok := times[o.Scope]; ok {
 		if fault := notTimeOf(text, root); fault != "" {
 			return nil, &Error{0, fault + ": " + means}

@@ -141,6 +141,19 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	case At:
 		return c.errorf(at, "at cannot use %s: it reads object alone, and gives the time at which "+
 			`the change happened, such as time(object.metadata.creationTimestamp)`, name)
+	case Gauge:
+		if name == "now()" {
+			return c.errorf(at, "a gauge cannot use now(): informd evaluates it when the object "+
+				"changes, and not as time passes; give the time itself as the value, such as "+
+				"time(object.metadata.creationTimestamp), and have PromQL compute the age: time() - NAME")
+		}
+		return c.errorf(at, "a gauge cannot use %s: it is kept per object, "+
+			"so it reads object alone", name)
+	case Counter:
+		if name == "byIndex()" || name == "lookup()" {
+			return c.errorf(at, "a counter cannot use %s: it reads the change alone; "+
+				"use it in when", name)
+		}
 	case Index:
 		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
 			"so it reads object alone", name)
@@ -152,7 +165,7 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
 	switch c.options.Scope {
-	case Where, Index, Due, By, At:
+	case Where, Index, Due, By, At, Gauge:
 	default:
 		names = append(names, "old", "event")
 	}

@@ -36,6 +36,10 @@ const (
 	By
 	// At gives the time at which a change happened. It sees what Where sees.
 	At
+	// Gauge gives the value or a label of a gauge. It sees what Where sees.
+	Gauge
+	// Counter gives the value or a label of a counter. It sees object, old, event and now().
+	Counter
 )
 
 // Options say how to compile a text.
@@ -51,6 +55,8 @@ type Options struct {
 	// Given are further names that the text may use, each with the members that it has; nil: any.
 	// Env.Given has their values.
 	Given map[string][]string
+	// IsNumber says that the text must give a number: see Program.Number.
+	IsNumber bool
 	// Inline, if set, changes the text of each expression within a longer string of a template.
 	// expression is what stands between ${ and }.
 	Inline func(expression, text string) string
@@ -136,7 +142,7 @@ func (p *Program) ReadsIndex() bool { return p.readsIndex }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //
-// The errors of Bool, Strings, Objects and Value never carry contents of objects, and their text is
+// The errors of Bool, Number, Label, Strings, Objects and Value never carry contents of objects, and their text is
 // the same for every failure of one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
 	if p.exact && env.Budget == nil {
@@ -185,6 +191,35 @@ func notTime(v any) error {
 		return value.Errorf("the expression gives a string, not a time: write time(…) around it")
 	}
 	return value.Errorf("the expression gives %s, not a time", value.Some(v))
+}
+
+// Number evaluates the value of a metric: a number, true as 1 and false as 0, a time as Unix time, a
+// duration in seconds, or a quantity. ok is false if it gives nil.
+func (p *Program) Number(env *Env) (f float64, ok bool, err error) {
+	err = p.run(env, func(_ *run, v any) error {
+		if v == nil {
+			return nil
+		}
+		f, err = value.Number(v)
+		ok = err == nil
+		return err
+	})
+	return f, ok, err
+}
+
+// Label evaluates a label of a metric: a scalar, as text. nil is "".
+func (p *Program) Label(env *Env) (text string, err error) {
+	err = p.run(env, func(r *run, v any) error {
+		switch v.(type) {
+		case nil:
+			return nil
+		case []any, map[string]any:
+			return value.Errorf("a label needs a string, not %s", value.Some(v))
+		}
+		text, err = r.Text("label", v)
+		return err
+	})
+	return text, err
 }
 
 // Strings evaluates an index. It returns the scalar, or the scalars of a list, as strings without

@@ -86,11 +86,12 @@ type compiled struct {
 	scope   expr.Scope
 	indexes string // that byIndex takes
 	items   bool   // it may read the items of a group
+	number  bool   // it gives a number
 }
 
 func (b *builder) addSource(s config.Source) {
 	out := &Source{
-		Name: s.Name, Resource: s.Resource, Indexes: make(map[string]string), Digest: DigestOf(s),
+		Name: s.Name, Resource: s.Resource, Indexes: make(map[string]string), Digest: digestOfSource(s),
 	}
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
@@ -110,10 +111,17 @@ func (b *builder) addSource(s config.Source) {
 	for _, informer := range out.Informers {
 		b.whole[informer] = b.whole[informer] || s.Keep == config.Whole
 	}
+	b.metrics(s.Metrics, Metric{Source: out})
 	b.plan.Sources = append(b.plan.Sources, out)
 	if b.sources[s.Name] == nil {
 		b.sources[s.Name], b.indexes[s.Name] = out, slices.Sorted(maps.Keys(out.Indexes))
 	}
+}
+
+// digestOfSource leaves out the metrics: what else is made of a source does not depend on them.
+func digestOfSource(s config.Source) Digest {
+	s.Metrics = nil
+	return DigestOf(s)
 }
 
 func (b *builder) informer(selection Selection) *Informer {
@@ -176,7 +184,8 @@ func (b *builder) addRule(r config.Rule) {
 	case resync > 0:
 		out.Rounds = timing.Every(resync)
 	}
-	if r.Payload == nil && (r.Actions == nil || r.Handler != "") && configured.Keep == config.Needed {
+	needsHandler := r.Actions == nil && r.Metrics == nil
+	if r.Payload == nil && (needsHandler || r.Handler != "") && configured.Keep == config.Needed {
 		b.mistake(r.SourceAt, "source %q keeps only what is needed, "+
 			"and a rule without a payload needs whole objects: "+
 			"give the rule a payload, or the source keep: whole", r.Source)
@@ -198,6 +207,7 @@ func (b *builder) addRule(r config.Rule) {
 		}
 		b.actions(out, r, of)
 	}
+	b.metrics(r.Metrics, Metric{Source: source, Rule: out})
 	b.look(out)
 	b.plan.Rules = append(b.plan.Rules, out)
 	for _, informer := range source.Informers {
@@ -305,7 +315,7 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	if b.branch != nil && (o.Scope == expr.Where || o.Scope == expr.Due || o.Scope == expr.When) {
 		o.Branch = func(branch expr.Branch) func(bool) { return b.branch(text, branch) }
 	}
-	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n"), o.Given != nil}
+	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n"), o.Given != nil, o.IsNumber}
 	if program := b.programs[from]; program != nil && o.Item == nil && o.Branch == nil {
 		return program
 	}
@@ -338,6 +348,9 @@ func (b *builder) settleViews() {
 		}
 		for _, index := range informer.Indexes {
 			informer.View.Union(index.Paths())
+		}
+		for _, gauge := range informer.Gauges {
+			informer.View.Union(gauge.Paths())
 		}
 		keep := object.Identity()
 		keep.Add("metadata", "labels") // the cache is listed by them

@@ -45,6 +45,7 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 		for _, index := range s.Indexes {
 			m.check(index.Expr, expr.Typing{Object: m.objectsOf(s.Resource)})
 		}
+		m.metrics(s.Metrics, expr.Typing{Object: m.objectsOf(s.Resource)})
 	}
 	for _, r := range c.Rules {
 		source, _ := c.Source(r.Source)
@@ -103,12 +104,40 @@ func (m *fitting) rule(r config.Rule, source config.Source) {
 	for _, a := range r.Attach {
 		m.check(a.Expr, as)
 	}
+	m.metrics(r.Metrics, as)
 	if r.Group != nil {
 		as.Given = map[string]expr.Typed{rule.Items: itemsOf}
 	}
 	for _, a := range r.Actions {
 		m.action(a, source, as)
 	}
+}
+
+// metrics checks metrics. A field that is a string is no number, also if it holds a time.
+func (m *fitting) metrics(all []config.Metric, as expr.Typing) {
+	for _, metric := range all {
+		value := m.check(metric.Value, as)
+		if value.Lacks(types.Number | types.Bool) {
+			m.add(metric.Value.Mistake(0, fmt.Sprintf("%s is %s, and the value of a metric is a "+
+				"number%s", value, value.Kind(), hintForNumber(value))))
+		}
+		for _, label := range metric.Labels {
+			if text := m.check(label.Expr, as); text.Lacks(types.String | types.Number | types.Bool) {
+				m.add(label.Expr.Mistake(0, fmt.Sprintf("%s is %s, and a label is text",
+					text, text.Kind())))
+			}
+		}
+	}
+}
+
+func hintForNumber(value expr.Typed) string {
+	switch {
+	case value.IsOnly(types.String):
+		return ": write time(…), quantity(…) or float(…) around it"
+	case value.IsOnly(types.List | types.Map):
+		return ": len(…) is how many it has"
+	}
+	return ""
 }
 
 // itemsOf is what items stands for.

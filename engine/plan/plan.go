@@ -23,6 +23,7 @@ type Plan struct {
 	Sources   []*Source
 	Alone     []*Source // of rules without a source, in their order
 	Rules     []*Rule
+	Metrics   []*Metric        // in the order of the sources and rules
 	Handlers  []config.Handler // those that a rule delivers to; the others have nothing to do
 }
 
@@ -58,13 +59,15 @@ type Informer struct {
 	// Indexes by their names in the informer, which are their texts: sources that write the same
 	// expression share an index.
 	Indexes map[string]*expr.Program
-	// View has all paths that indexes, and where, when and payload of the rules read.
+	// View has all paths that indexes, metrics, and where, when and payload of the rules read.
 	View *object.Paths
 	// Keep has the paths that stay in the cache: View, identity, labels, and what rules read of
 	// objects that they attach, look up or act on. It is nil if whole objects stay, because a
 	// source asks for that or an expression reads all of an object.
 	Keep  *object.Paths
 	Rules []*Rule
+	// Gauges are over the informer's objects.
+	Gauges []*Metric
 	// Fixed is the one object that the informer has, as JSON; nil for an informer of the cluster.
 	// It stands for a rule without a source, and watches nothing.
 	Fixed json.RawMessage
@@ -79,7 +82,8 @@ type Source struct {
 	Resource  schema.GroupVersionResource
 	Informers []*Informer
 	Indexes   map[string]string // from the source's names to those of the informers
-	// Digest is of what the manifest says: two Sources with the same one are written alike.
+	// Digest is of what the manifest says, without its metrics: two Sources with the same one are
+	// written alike.
 	Digest Digest
 }
 
@@ -98,9 +102,9 @@ func (s *Source) IsRule() bool { return s.Name == "" }
 // Rule is a compiled rule with its source.
 type Rule struct {
 	rule.Rule
-	Digest  Digest // see Source.Digest
+	Digest  Digest // see Source.Digest; with its metrics
 	Source  *Source
-	Handler string // empty if the rule only has Actions
+	Handler string // empty if the rule only has Actions, or metrics
 	Every   bool
 	// Rounds says when the rule receives all members as Synced; nil: never. OnlyInRounds says that it
 	// does not receive them at first sight.

@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rule"
@@ -85,6 +86,8 @@ type Result struct {
 	PruneBy string
 	// Selected means that the draft was undecided and the rule selects it.
 	Selected bool
+	// Samples are what the change adds to the rule's counters if it is Selected.
+	Samples []measure.Sample
 	// Failures are the errors of expressions. They hold no contents of objects.
 	Failures []error
 	// Err says why nothing can be delivered. If it wraps handler.ErrReject, another attempt would
@@ -111,6 +114,8 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 		p.remake(&r, now)
 	}
 	switch {
+	case p.rule.OnlyMeasures():
+		r.Prepared, r.Err = delivery.Prepared{Nothing: true}, nil
 	case r.Err != nil: // the draft stays as it was: undecided, or with the payload from before
 		r.Prepared = delivery.Prepared{Count: r.Count}
 	case r.Nothing, d.IsItem:
@@ -137,13 +142,14 @@ func contain(at string, err *error) {
 // decide evaluates when and payload.
 func (p *Recipe) decide(r *Result, now time.Time) {
 	var mark *count.Mark
+	var samples []measure.Sample
 	isIdentity := p.IsSecret() && r.Delta.Type == delta.Deleted && IsIdentity(r.Delta.Object)
 	p.adopt(r, func() (rule.Match, bool, error) {
 		m, ok, err := evaluate.Decide(&p.rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
-		mark = m.Count
+		mark, samples = m.Count, m.Samples
 		return m, ok, err
 	})
-	r.Selected, r.Count = !r.Nothing, mark
+	r.Selected, r.Count, r.Samples = !r.Nothing, mark, samples
 }
 
 // adopt takes the result of evaluate as what is delivered, or nothing if there is no match. If the

@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -29,6 +30,8 @@ type Rule struct {
 	Payload *Template // nil: the objects themselves
 	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
 	Attached []Attachment
+	// Counters count the changes that the rule selects.
+	Counters []*measure.Metric
 	// Actions take the place of a delivery; nil: there are none. Match does not evaluate them.
 	Actions *Actions
 }
@@ -56,6 +59,8 @@ type Match struct {
 	// Count is what the change counts for, once it is decided; nil: it goes on whatever has come
 	// before.
 	Count *count.Mark
+	// Samples are what the change adds to each of the rule's Counters.
+	Samples []measure.Sample
 	// Version names the change itself by its resourceVersions. They may differ from those of Delta:
 	// a rule sees an object that left where in its last state inside. Rules leave it empty; it is
 	// "" if nobody asks who made the change.
@@ -102,7 +107,7 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 // Decide does the rest of Match for a change that Member returned. If when selects the change and
 // the payload fails, the match stays Undecided, besides the error.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
-	if r.When == nil && r.Payload == nil && r.Count == nil {
+	if r.When == nil && r.Payload == nil && r.Count == nil && r.Counters == nil {
 		return Match{Delta: d}, true, nil
 	}
 	env := environment(d, look)
@@ -113,6 +118,9 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 		}
 	}
 	m.Delta = d
+	for _, counter := range r.Counters {
+		m.Samples = append(m.Samples, counter.Sample(&env))
+	}
 	var failure error
 	m.Count, failure = r.mark(&env, d)
 	err = errors.Join(err, failure)
@@ -163,6 +171,9 @@ func (r *Rule) Paths() *object.Paths {
 		}
 	}
 	r.Payload.each(func(program *expr.Program) { p.Union(program.Paths()) })
+	for _, counter := range r.Counters {
+		p.Union(counter.Paths())
+	}
 	return p
 }
 
@@ -183,6 +194,11 @@ func (r *Rule) OldPaths() *object.Paths {
 		add(r.When)
 	}
 	r.Payload.each(add)
+	for _, counter := range r.Counters {
+		for _, program := range counter.Programs() {
+			add(program)
+		}
+	}
 	return p
 }
 

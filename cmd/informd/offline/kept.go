@@ -60,6 +60,11 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 			return fmt.Sprintf(", because rule %s reads all of them", r.Name)
 		}
 	}
+	for _, gauge := range informer.Gauges {
+		if gauge.Paths().Covers() {
+			return fmt.Sprintf(", because metric %s reads all of them", gauge.Name)
+		}
+	}
 	for _, r := range p.Rules {
 		if looksAtWhole(p, r, informer) {
 			return fmt.Sprintf(", because rule %s looks them up, and reads all of them", r.Name)

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/measure"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+)
+
+// metric is a metric of a manifest at work. A reload keeps it if its manifest says the same of it,
+// and if a gauge is over the same objects.
+type metric struct {
+	*plan.Metric
+	gauge    *measure.Gauge // nil: it is a counter
+	counter  *measure.Counter
+	failures *failures
+	moves    atomic.Bool // a reload exchanges informers of the gauge, so that it is not shown
+}
+
+// MetricFamily is a metric of a manifest, with its series as they are now.
+type MetricFamily struct {
+	Name, Help string
+	IsCounter  bool
+	Labels     []string // names
+	Series     []measure.Series
+}
+
+// MetricStatus is the state of a metric of a manifest.
+type MetricStatus struct {
+	Name         string
+	Source, Rule string // whose metric it is: one of them
+	// Counts says that a gauge has not seen all objects yet: it has no series to show.
+	Counts    bool
+	Max       int // series
+	Stats     measure.Stats
+	Errors    uint64             // objects, or changes, for which one of its expressions failed
+	LastError *ExpressionFailure // the last failure that Errors counts, or nil
+}
+
+// addMetrics makes the metrics of the plan, or takes those of before.
+func (b *builder) addMetrics() {
+	for _, planned := range b.plan.Metrics {
+		m := b.before.metric(planned)
+		if m == nil {
+			log := b.log.With("metric", planned.Name)
+			m = &metric{Metric: planned, failures: newFailures(log, b.clock)}
+			if planned.IsCounter {
+				m.counter = measure.NewCounter(&planned.Metric)
+			} else {
+				m.gauge = measure.NewGauge(&planned.Metric)
+			}
+		}
+		b.metrics[planned] = m
+		b.next.metrics = append(b.next.metrics, m)
+	}
+}
+
+// metric returns the metric that does what planned says, or nil.
+func (w *work) metric(planned *plan.Metric) *metric {
+	for _, m := range w.metrics {
+		if m.Digest == planned.Digest && overOf(m.Metric) == overOf(planned) {
+			return m
+		}
+	}
+	return nil
+}
+
+// overOf returns a text that is the same for metrics over the same objects of a source, over the same
+// members of a rule, or of the changes of the same rule.
+func overOf(m *plan.Metric) string {
+	resource := object.ResourceName(m.Source.Resource)
+	switch {
+	case m.Rule == nil:
+		return fmt.Sprintf("source %q %s", m.Source.Name, resource)
+	case m.IsCounter:
+		return fmt.Sprintf("changes %q %s", m.Rule.Name, resource)
+	}
+	return fmt.Sprintf("rule %q %s %s", m.Rule.Name, resource, membershipOf(m.Rule))
+}
+
+// countersOf returns the counters of a rule, in its order.
+func (b *builder) countersOf(r *plan.Rule) (all []*metric) {
+	for _, planned := range b.plan.Metrics {
+		if planned.Rule == r && planned.IsCounter {
+			all = append(all, b.metrics[planned])
+		}
+	}
+	return all
+}
+
+// counted adds a change that a rule selects to its counters.
+func counted(counters []*metric, samples []measure.Sample, key delta.Key) {
+	for i, s := range samples {
+		m := counters[i]
+		m.failures.add(s.Err, key)
+		if m.counter.Add(s) {
+			m.isFull()
+		}
+	}
+}
+
+// isFull logs that there was no room for another series.
+func (m *metric) isFull() {
+	if _, ok := m.failures.logged.Allow(m.failures.clock.Now(), errFull.Error()); ok {
+		m.failures.log.Warn("a metric has as many series as it may: others are not shown",
+			"series", m.Max)
+	}
+}
+
+var errFull = errors.New("full")
+
+// Metrics returns the metrics of manifests. A gauge that has not seen all objects is missing.
+func (e *Engine) Metrics() (all []MetricFamily) {
+	for _, m := range e.work().metrics {
+		f := MetricFamily{Name: m.Name, Help: m.Help, IsCounter: m.IsCounter}
+		for _, label := range m.Labels {
+			f.Labels = append(f.Labels, label.Name)
+		}
+		ok := true
+		if m.IsCounter {
+			f.Series = m.counter.Series()
+		} else {
+			f.Series, ok = m.gauge.Series()
+			ok = ok && !m.moves.Load()
+		}
+		if ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// status returns the state of the metric.
+func (m *metric) status() MetricStatus {
+	s := MetricStatus{
+		Name: m.Name, Source: m.Source.Name, Max: m.Max,
+		Errors: m.failures.count.Load(), LastError: m.failures.last.Load(),
+	}
+	if m.Rule != nil {
+		s.Source, s.Rule = "", m.Rule.Name
+	}
+	if m.IsCounter {
+		s.Stats = m.counter.Stats()
+	} else {
+		s.Stats = m.gauge.Stats()
+		s.Counts = !m.gauge.IsComplete() || m.moves.Load()
+	}
+	return s
+}
