@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/informd/informd/engine/delta"
@@ -80,6 +81,30 @@ func overOf(m *plan.Metric) string {
 		return fmt.Sprintf("changes %q %s", m.Rule.Name, resource)
 	}
 	return fmt.Sprintf("rule %q %s %s", m.Rule.Name, resource, membershipOf(m.Rule))
+}
+
+// MetricChanges names the metrics that a reload changes. A changed one begins anew.
+type MetricChanges struct{ Added, Changed, Gone []string }
+
+// metricChanges returns what a plan changes.
+func (w *work) metricChanges(p *plan.Plan) (c MetricChanges) {
+	for _, planned := range p.Metrics {
+		isNamed := func(m *metric) bool { return m.Name == planned.Name }
+		switch {
+		case w.metric(planned) != nil:
+		case slices.ContainsFunc(w.metrics, isNamed):
+			c.Changed = append(c.Changed, planned.Name)
+		default:
+			c.Added = append(c.Added, planned.Name)
+		}
+	}
+	for _, m := range w.metrics {
+		isNamed := func(planned *plan.Metric) bool { return m.Name == planned.Name }
+		if !slices.ContainsFunc(p.Metrics, isNamed) {
+			c.Gone = append(c.Gone, m.Name)
+		}
+	}
+	return c
 }
 
 // countersOf returns the counters of a rule, in its order.

@@ -21,6 +21,7 @@ type Preview struct {
 	Kept, Begun, Ended []string
 	Rules              []RulePreview // those that would change, in the order of the plan; gone ones last
 	Handlers           HandlerPreview
+	Metrics            MetricChanges
 	Problem            string // why Reload would refuse the plan; empty if it would not
 }
 
@@ -57,8 +58,8 @@ const (
 // Preview returns what Reload would change if it were called now. It touches nothing, and evaluates
 // memberships over the caches, in turns like those of a round. If ctx ends, it returns its error.
 func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
-	var v Preview
 	now := e.work()
+	v := Preview{Metrics: now.metricChanges(p)}
 	if err := now.mayKeep(p); err != nil {
 		v.Problem = err.Error()
 	}

@@ -22,6 +22,7 @@ type Reloaded struct {
 	Added, Changed, Gone []string // rules
 	Untold               []string // of Changed: those that are told nothing of objects as they are
 	Dropped              int      // events that waited for rules that are gone
+	Metrics              MetricChanges
 }
 
 // errNotRunning is the error of a Reload outside Run.
@@ -60,6 +61,7 @@ func (e *Engine) Reload(
 		e.abandon(next)
 		return Reloaded{}, nil, err
 	}
+	r.done.Metrics = before.metricChanges(p)
 	r.carryOut()
 	return r.done, r.ended, nil
 }

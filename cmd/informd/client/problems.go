@@ -49,7 +49,33 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 	for _, r := range s.Rules {
 		ruleProblems(r, flags, now, add)
 	}
+	for _, m := range s.Metrics {
+		metricProblems(m, now, add)
+	}
 	return all
+}
+
+func metricProblems(
+	m control.MetricStatus, now time.Time, add func(todo, what string, args ...any),
+) {
+	if m.Dropped > 0 && m.Series == m.Max {
+		what := fmt.Sprintf("%d %s not counted", m.Dropped, areChanges(m.Dropped))
+		if m.Hidden > 0 {
+			what = fmt.Sprintf("%d more are not shown", m.Hidden)
+		}
+		add("give it fewer labels, or raise its series",
+			"metric %s has %d series, as many as it may: %s", m.Name, m.Max, what)
+	}
+	if e := m.LastError; e != nil && now.Sub(e.At) < recently {
+		add("mend the expression", "metric %s: %s", m.Name, failedExpression(m.Errors, e, now))
+	}
+}
+
+func areChanges(n uint64) string {
+	if n == 1 {
+		return "change is"
+	}
+	return "changes are"
 }
 
 func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...any)) {
@@ -195,9 +221,12 @@ func waiting(n int) string {
 
 // expressionError describes the last failure of a rule's expressions.
 func expressionError(r control.RuleStatus, now time.Time) string {
-	e := r.LastError
+	return failedExpression(r.Errors, r.LastError, now)
+}
+
+func failedExpression(times uint64, e *control.ExpressionError, now time.Time) string {
 	text := fmt.Sprintf("an expression failed %d %s, last %s ago",
-		r.Errors, cli.Plural(int(r.Errors), "time"), age(now, e.At))
+		times, cli.Plural(int(times), "time"), age(now, e.At))
 	return text + after(" on ", e.Object) + ": " + e.Reason
 }
 

@@ -92,7 +92,7 @@ same, and informd run --watch does it by itself.
 			for _, kind := range []struct {
 				name string
 				of   control.Changes
-			}{{"rule", done.Rules}, {"handler", done.Handlers}} {
+			}{{"rule", done.Rules}, {"handler", done.Handlers}, {"metric", done.Metrics}} {
 				for _, change := range []struct {
 					what  string
 					names []string
@@ -179,6 +179,14 @@ func planLines(p control.Planned) (lines []string) {
 	} {
 		for _, name := range change.names {
 			lines = append(lines, fmt.Sprintf("handler %s %s", name, change.what))
+		}
+	}
+	for _, change := range []struct {
+		what  string
+		names []string
+	}{{"is new", p.Metrics.Added}, {"begins anew", p.Metrics.Changed}, {"is gone", p.Metrics.Gone}} {
+		for _, name := range change.names {
+			lines = append(lines, fmt.Sprintf("metric %s %s", name, change.what))
 		}
 	}
 	if len(lines) == 0 {

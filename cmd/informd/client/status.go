@@ -90,9 +90,13 @@ func writeStatus(
 		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources, as) }},
 		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules, as, now) }},
 		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, as, now) }},
+		{"METRICS", func(w io.Writer) error { return writeMetrics(w, s.Metrics, as) }},
 		{"STATE", func(w io.Writer) error { return writeStore(w, s.Store, now) }},
 	}
 	for _, section := range sections {
+		if section.title == "METRICS" && len(s.Metrics) == 0 {
+			continue // most manifests have none
+		}
 		fmt.Fprintf(out, "\n%s\n", section.title)
 		if err := section.write(out); err != nil {
 			return err
@@ -269,6 +273,22 @@ func writeHandlers(
 		}
 	}
 	return nil
+}
+
+func writeMetrics(w io.Writer, metrics []control.MetricStatus, as shape) error {
+	t := newTableWithin(w, as.most, "NAME", "OF", "SERIES", "MAX", "ERRORS", "STATE")
+	for _, m := range metrics {
+		of, state := "source "+m.Source, "shown"
+		if m.Rule != "" {
+			of = "rule " + m.Rule
+		}
+		if m.Counts {
+			state = "counting"
+		}
+		t.row(m.Name, of, strconv.Itoa(m.Series), strconv.Itoa(m.Max),
+			strconv.FormatUint(m.Errors, 10), state)
+	}
+	return t.flush()
 }
 
 // handlerDetails returns what does not fit in the table: a reload under way, slow events, the

@@ -83,6 +83,9 @@ const (
 	RuleBlocked = "blocked"
 )
 
+// OnlyMetrics takes the place of the handler's name for a rule that has metrics and delivers nothing.
+const OnlyMetrics = "(metrics)"
+
 // OwnActions takes the place of the handler's name for a rule that performs its actions itself.
 const OwnActions = "(actions)"
 
@@ -97,6 +100,7 @@ type Status struct {
 	Sources     []SourceStatus  `json:"sources"`
 	Rules       []RuleStatus    `json:"rules"`
 	Handlers    []HandlerStatus `json:"handlers"`
+	Metrics     []MetricStatus  `json:"metrics,omitempty"` // of manifests
 	DeadLetters int             `json:"deadLetters"`
 	Store       *StateStatus    `json:"store,omitempty"`  // nil without a state directory
 	Reload      *LastReload     `json:"reload,omitempty"` // nil before the first
@@ -115,6 +119,7 @@ type LastReload struct {
 type ReloadedAll struct {
 	Rules    Changes  `json:"rules"`
 	Handlers Changes  `json:"handlers"`
+	Metrics  Changes  `json:"metrics"`           // those that changed begin anew
 	Dropped  int      `json:"dropped,omitempty"` // events that waited for rules that are gone
 	Notes    []string `json:"notes,omitempty"`
 }
@@ -131,6 +136,7 @@ type Planned struct {
 	Kept      int           `json:"kept"`      // informers that stay
 	Rules     []PlannedRule `json:"rules"`
 	Handlers  Changes       `json:"handlers"`
+	Metrics   Changes       `json:"metrics"` // those that change begin anew
 	// Problem says why a reload would be refused all the same; empty if it would not.
 	Problem string `json:"problem,omitempty"`
 	// Rights are those that the manifests would need and the daemon lacks.
@@ -262,6 +268,21 @@ type HandlerStatus struct {
 	Longest []WorkingStatus `json:"longest,omitempty"`
 
 	Endpoints []EndpointStatus `json:"endpoints,omitempty"` // of a remote handler
+}
+
+// MetricStatus is the state of a metric of a manifest.
+type MetricStatus struct {
+	Name    string `json:"name"`
+	Source  string `json:"source,omitempty"` // whose metric it is,
+	Rule    string `json:"rule,omitempty"`   // if it is not a rule's
+	Counts  bool   `json:"counts,omitempty"` // a gauge that has not seen all objects: it is not shown
+	Series  int    `json:"series"`
+	Max     int    `json:"max"`     // as many series as it may have
+	Hidden  int    `json:"hidden"`  // series of a gauge that are not shown, because there are more
+	Dropped uint64 `json:"dropped"` // how often there was no room for another series
+	Errors  uint64 `json:"errors"`  // how often an expression failed
+	// LastError is the last of Errors.
+	LastError *ExpressionError `json:"lastError,omitempty"`
 }
 
 // WorkingStatus is an event that a handler is working on.

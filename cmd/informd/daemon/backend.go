@@ -67,7 +67,7 @@ func (b *backend) Status() control.Status {
 		Version: b.version, PID: os.Getpid(), Started: b.started,
 		DeadLetters: status.DeadLetters.Letters,
 		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),
-		Handlers: b.hosts(status.Handlers), Store: store(status.State),
+		Handlers: b.hosts(status.Handlers), Metrics: metricStatus(status.Metrics), Store: store(status.State),
 		Reload: b.current.last.Load(),
 		Rights: b.rights.status(),
 	}
@@ -110,14 +110,18 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 			Gathered: r.Gathered, NextEvent: r.NextEvent,
 			Windows: r.Windows, Misfits: b.fitting.misfits(r.Name),
 		}
-		if e := r.LastError; e != nil {
-			one.LastError = &control.ExpressionError{
-				Reason: e.Reason, Object: e.Key.String(), At: e.At,
-			}
-		}
+		one.LastError = expressionError(r.LastError)
 		out = append(out, one)
 	}
 	return out
+}
+
+// expressionError returns nil for nil.
+func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
+	if e == nil {
+		return nil
+	}
+	return &control.ExpressionError{Reason: e.Reason, Object: e.Key.String(), At: e.At}
 }
 
 func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus {

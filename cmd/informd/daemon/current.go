@@ -92,7 +92,7 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	replaced := c.handlers.adopt(next, ended)
 	done := control.ReloadedAll{
 		Rules:   control.Changes{Added: rules.Added, Changed: rules.Changed, Gone: rules.Gone},
-		Dropped: rules.Dropped, Handlers: replaced,
+		Dropped: rules.Dropped, Handlers: replaced, Metrics: control.Changes(rules.Metrics),
 	}
 	for _, h := range compiled.Handlers {
 		if names := launch.Unset(h.Env); len(names) > 0 {
@@ -136,7 +136,8 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		Handlers: control.Changes{
 			Added: v.Handlers.Started, Changed: v.Handlers.Restarted, Gone: v.Handlers.Ended,
 		},
-		Rules: make([]control.PlannedRule, 0, len(v.Rules)), Problem: v.Problem,
+		Metrics: control.Changes(v.Metrics),
+		Rules:   make([]control.PlannedRule, 0, len(v.Rules)), Problem: v.Problem,
 	}
 	if c.needsFolders(compiled) {
 		out.Problem = usersNeedRestart

@@ -83,7 +83,7 @@ func (m *metrics) acted(d action.Done) {
 func (m *metrics) watch(
 	eng *engine.Engine, handlers *handlers, last func() *control.LastReload,
 ) {
-	m.registry.MustRegister(&engineCollector{eng, handlers, last})
+	m.registry.MustRegister(&engineCollector{eng, handlers, last}, manifestCollector{eng})
 }
 
 // engineCollector reads the engine's status at each scrape.
