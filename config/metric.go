@@ -95,8 +95,7 @@ func (r *reader) metricName(at *yaml.Node, m Metric) {
 		r.mistake(at, "metrics whose names begin with %s are informd's own: choose another name",
 			oneOf(reservedMetrics))
 	case m.IsCounter && !isCount:
-		r.mistake(at, "the name of a counter ends with %s, in every form of Prometheus: write %s",
-			counterSuffix, quote(m.Name+counterSuffix))
+		r.mistake(at, "the name of a counter ends with %s: write %s", counterSuffix, quote(m.Name+counterSuffix))
 	case !m.IsCounter && isCount:
 		r.mistake(at, "a name that ends with %s is one of a counter: give it type: counter, "+
 			"or another name", counterSuffix)

@@ -192,7 +192,8 @@ func (e *Engine) follow(ctx context.Context) error {
 		changed := in.resuming.changed
 		e.tasks.start(func(ctx context.Context) { in.release(ctx, changed) })
 	}
-	e.informers.Start()                                                   // here, so that Run starts none that a Reload has not configured yet
+	// Start is called here, so that Run starts no informer that a Reload has not configured yet.
+	e.informers.Start()
 	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
 	now := e.work()
 	for _, w := range now.waiting {

@@ -68,10 +68,11 @@ var mayImport = map[string][]string{
 	"engine/delta":     {"engine/object"},
 	"engine/schema":    {},
 	"engine/expr":      {"engine/delta", "engine/object", "engine/schema"},
-	"engine/rule":      {"engine/count", "engine/expr", "engine/delta", "engine/object", "plugins/handler"},
-	"engine/plan":      {"config", "engine/rule", "engine/timing", "engine/expr", "engine/schema", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/measure":   {"engine/expr", "engine/object"},
+	"engine/rule":      {"engine/count", "engine/measure", "engine/expr", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/plan":      {"config", "engine/rule", "engine/measure", "engine/timing", "engine/expr", "engine/schema", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/rights":    {"config", "engine/delta", "engine/plan", "engine/rule", "plugins/handler"},
-	"engine/evaluate":  {"engine/rule", "engine/timing", "engine/expr", "engine/delta", "engine/object"},
+	"engine/evaluate":  {"engine/rule", "engine/measure", "engine/timing", "engine/expr", "engine/delta", "engine/object"},
 	"engine/explain": {
 		"engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/trail", "engine/delta", "engine/object",
 	},
@@ -79,7 +80,7 @@ var mayImport = map[string][]string{
 	"engine/timing":   {},
 	"engine/delivery": {"engine/count", "engine/delta", "plugins/handler"},
 	"engine/prepare": {
-		"engine/count", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
+		"engine/count", "engine/measure", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/queue":    {},
 	"engine/trail":    {"engine/delta"},
@@ -88,7 +89,7 @@ var mayImport = map[string][]string{
 	"engine/dispatch": {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
 	"engine": {
 		"config", "engine/source", "engine/action", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
-		"engine/evaluate", "engine/resume", "engine/timing", "engine/count", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain",
+		"engine/evaluate", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/simulate": {
