@@ -152,7 +152,7 @@ func (w *work) runs(old *runningRule, r *plan.Rule, changed []string) bool {
 // its membership, so that it is told nothing of objects as they are: what its manifest says now is
 // about their next changes.
 func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
-	if old.Digest == r.Digest || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
+	if old.Told == r.Told || r.OnlyMeasures() || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
 		r.Rounds != nil || old.membership() != membershipOf(r) || old.For != r.For {
 		return false
 	}

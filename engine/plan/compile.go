@@ -124,6 +124,11 @@ func digestOfSource(s config.Source) Digest {
 	return DigestOf(s)
 }
 
+func digestOfEvents(r config.Rule) Digest {
+	r.Metrics = nil
+	return DigestOf(r)
+}
+
 func (b *builder) informer(selection Selection) *Informer {
 	informer := b.informers[selection]
 	if informer == nil {
@@ -162,6 +167,7 @@ func (b *builder) addRule(r config.Rule) {
 			Payload: b.payload(r.Payload, options(expr.Payload)),
 		},
 		Digest:  DigestOf(r),
+		Told:    digestOfEvents(r),
 		Source:  source,
 		Handler: r.Handler,
 		Every:   r.Delivery == config.Every,

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func (b *builder) measured(text config.Text, o expr.Options, of *Source) *expr.P
 		if !isPublic(path) {
 			b.mistake(text, "a metric cannot read %s of a Secret: everyone who reaches /metrics "+
 				"would see it; it may read type, immutable and metadata, without annotations",
-				object.PathText(path))
+				cmp.Or(object.PathText(path), "the whole"))
 			break
 		}
 	}

@@ -103,6 +103,7 @@ func (s *Source) IsRule() bool { return s.Name == "" }
 type Rule struct {
 	rule.Rule
 	Digest  Digest // see Source.Digest; with its metrics
+	Told    Digest // of what the manifest says of the rule's events: without its metrics
 	Source  *Source
 	Handler string // empty if the rule only has Actions, or metrics
 	Every   bool
