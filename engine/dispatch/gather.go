@@ -198,6 +198,9 @@ func (g *gathering) add(c *gathered) (crowded bool) {
 			last.value, last.size = merged, size(&merged)
 			g.bytes += last.size
 			of.changes.MoveToBack(last.at)
+			g.unrecord(last) // a restart puts changes in the order of their numbers
+			g.number++
+			last.n = g.number
 			g.record(last)
 			return isFull
 		}
@@ -212,7 +215,7 @@ func (g *gathering) add(c *gathered) (crowded bool) {
 	g.held[c.key]++
 	g.items++
 	g.bytes += c.size
-	if of.changes.Len() == 1 {
+	if of.changes.Len() == 1 || c.since.Before(of.since) {
 		of.since = c.since
 		g.schedule(of)
 	}
@@ -297,14 +300,32 @@ func (g *gathering) tell() {
 			if !ok || at > now {
 				break
 			}
-			g.forget(rule.Group([]byte(id)))
+			g.forget(rule.Group([]byte(id)), now)
 		}
 		g.arm()
 	})
 }
 
-// forget forgets a group that has nothing. The caller holds mu.
-func (g *gathering) forget(id rule.Group) {
+// waits reports whether a group's last delivery has not ended. Then ended schedules the group once
+// it has. The caller holds mu.
+func (g *gathering) waits(of *group) bool {
+	if !of.wasTold || !g.lane.queue.Holds(of.key) {
+		return false
+	}
+	if !of.isBusy {
+		of.isBusy = true
+		g.busy[of.key] = append(g.busy[of.key], string(of.id[:]))
+	}
+	return true
+}
+
+// forget forgets a group that has nothing, unless it waits for its last delivery. The caller holds
+// mu.
+func (g *gathering) forget(id rule.Group, now int64) {
+	if g.waits(g.groups[id]) {
+		g.idle.Put(string(id[:]), now+millis(busyFor))
+		return
+	}
 	g.idle.Delete(string(id[:]))
 	delete(g.groups, id)
 	if g.opts.Forget != nil {
@@ -315,11 +336,7 @@ func (g *gathering) forget(id rule.Group) {
 // tellGroup makes a delivery of what a group has gathered. The caller holds mu.
 func (g *gathering) tellGroup(of *group, now int64) {
 	id := string(of.id[:])
-	if of.wasTold && g.lane.queue.Holds(of.key) {
-		if !of.isBusy {
-			of.isBusy = true
-			g.busy[of.key] = append(g.busy[of.key], id)
-		}
+	if g.waits(of) {
 		g.due.Put(id, now+millis(busyFor))
 		return
 	}
@@ -491,6 +508,9 @@ func (g *gathering) load() {
 	g.lane.dispatcher.journal(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if g.closed { // the successor loads it
+			return
+		}
 		g.isArmed = false
 		g.loadPause = min(max(firstLoadPause, 2*g.loadPause), lastLoadPause)
 		if failure == nil {

@@ -82,6 +82,7 @@ func (g *gathering) bequeath(heir *gathering) *inheritance {
 		}
 	}
 	heir.number, heir.lost, heir.doubt = g.number, g.lost, g.doubt
+	heir.origin = g.origin // what was loaded has no monotonic reading: clocks may have been set since
 	heir.unloaded, heir.restored, heir.inherits = g.unloaded, g.restored, true
 	g.shut()
 	return left
