@@ -151,13 +151,14 @@ func (g *gathering) now() int64 {
 // millis returns d in milliseconds, rounded up.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// offer gathers a match. It is called within the Journal's Begin and End. After Ends it gathers only
-// until older changes have come, to keep the order; then it returns false.
-func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok bool) {
+// offer gathers a match, and returns true. It is called within the Journal's Begin and End. After
+// Ends it gathers only until older changes have come, to keep the order. isOver says that it gathers
+// nothing because it is closed.
+func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok, isOver bool) {
 	g.mu.Lock()
-	if g.opts.Ends && len(g.unloaded) == 0 && !g.inherits {
-		g.mu.Unlock()
-		return false
+	if g.closed || g.opts.Ends && len(g.unloaded) == 0 && !g.inherits {
+		defer g.mu.Unlock()
+		return false, g.closed
 	}
 	crowded := g.add(&gathered{
 		group: id, key: d.Delta.Key(), value: d, sent: g.doubt,
@@ -168,7 +169,7 @@ func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok bool) {
 	if crowded {
 		g.lane.noteCrowding()
 	}
-	return true
+	return true, false
 }
 
 // add adds a change behind the others of its group, or merges it with the last one of its object.

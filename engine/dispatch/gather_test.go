@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,4 +219,42 @@ func TestSuccessionWhileGroupsAreLoaded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is offered at the moment when a lane is succeeded is not lost.
+func TestOffersWhileGroupsAreSucceeded(t *testing.T) {
+	to := &recorder{}
+	d := New(Recipient{Name: "h", Handler: to}, NewLetterBox(LetterBoxOptions{}), Options{})
+	start(t, d)
+	options := func() LaneOptions {
+		return LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Wait: time.Millisecond}}
+	}
+	first := d.Lane("r", pods, options())
+	const n = 20_000
+	var offering sync.WaitGroup
+	var isOver atomic.Bool
+	offering.Go(func() {
+		defer isOver.Store(true)
+		for i := range n {
+			m := added(fmt.Sprint("p", i), "u", i+1)
+			m.Group = allInOne(m.Delta)
+			first.Offer(m)
+		}
+	})
+	last := first
+	for !isOver.Load() {
+		last = d.Succeed(last, options(), false)
+	}
+	offering.Wait()
+	defer last.Close()
+	got := 0
+	for deadline := time.Now().Add(30 * time.Second); got < n && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		got = 0
+		to.mu.Lock()
+		for _, ev := range to.events {
+			got += len(ev.Items)
+		}
+		to.mu.Unlock()
+	}
+	equal(t, "items", got, n)
 }

@@ -46,7 +46,9 @@ type Lane struct {
 	isCrowded atomic.Bool             // is in Dispatcher.crowded
 	reports   reports
 
-	successor atomic.Pointer[Lane] // nil: none; see Succeed
+	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so an
+	// old one that somebody still holds keeps none of those in between.
+	present *atomic.Pointer[Lane]
 }
 
 // LaneOptions describe how a rule's events are delivered. They have many fields because every stage
@@ -109,10 +111,12 @@ const maxReasons = 4
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := d.newLane(rule, resource, o)
 	l.owned, l.queue = new(owned), queue.New(l.queueOptions())
+	l.present = new(atomic.Pointer[Lane])
+	l.present.Store(l)
 	return l
 }
 
-// newLane makes a lane that has neither a queue nor its owned.
+// newLane makes a lane that has none of what it shares with its successor.
 func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{
 		dispatcher: d, rule: rule, resource: resource, opts: o,
@@ -177,9 +181,12 @@ func (l *Lane) Offer(m rule.Match) {
 	if m.Version != "" && !l.admit(&d) {
 		return
 	}
-	l = l.newest()
-	if l.gathering() != nil && l.gathering().offer(m.Group, d) {
-		return
+	for l = l.newest(); l.gathering() != nil; l = l.newest() {
+		if ok, isOver := l.gathering().offer(m.Group, d); ok {
+			return
+		} else if !isOver || l.newest() == l {
+			break
+		}
 	}
 	l.queue.Add(m.Delta.Key(), d)
 }

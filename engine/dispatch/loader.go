@@ -79,7 +79,7 @@ func (d *Dispatcher) load(ctx context.Context) {
 // load loads deliveries of one object. After an error it leaves the lane alone for a while. Only
 // the loader calls it.
 func (l *Lane) load() {
-	if l.successor.Load() != nil {
+	if l.newest() != l {
 		return
 	}
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)

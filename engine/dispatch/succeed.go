@@ -23,7 +23,7 @@ import (
 func (d *Dispatcher) Succeed(old *Lane, o LaneOptions, isHeld bool) *Lane {
 	l := d.newLane(old.rule, old.resource, o)
 	l.isHeld = isHeld
-	l.queue, l.owned = old.queue, old.owned
+	l.queue, l.owned, l.present = old.queue, old.owned, old.present
 	l.failed.Store(old.failed.Load())
 	from := old.dispatcher
 
@@ -31,8 +31,9 @@ func (d *Dispatcher) Succeed(old *Lane, o LaneOptions, isHeld bool) *Lane {
 	d.journal(func() {
 		if old.gathering() != nil && l.gathering() != nil {
 			inherited = old.gathering().bequeath(l.gathering())
+		} else {
+			l.present.Store(l)
 		}
-		old.successor.Store(l)
 		from.mu.Lock()
 		old.isSucceeded = true
 		l.isPaused = old.isPaused
@@ -50,12 +51,7 @@ func (d *Dispatcher) Succeed(old *Lane, o LaneOptions, isHeld bool) *Lane {
 }
 
 // newest returns the lane that has taken the place of l, or l.
-func (l *Lane) newest() *Lane {
-	for next := l.successor.Load(); next != nil; next = l.successor.Load() {
-		l = next
-	}
-	return l
-}
+func (l *Lane) newest() *Lane { return l.present.Load() }
 
 // inheritance is what a gathering leaves to that of the lane's successor.
 type inheritance struct {
@@ -63,8 +59,9 @@ type inheritance struct {
 	told    map[rule.Group]Told
 }
 
-// bequeath closes g. It returns what g has in memory, and hands over what only the store has. The
-// heir tells nothing until inherit is called. It is called within the Journal's Begin and End.
+// bequeath closes g, and has offers go to the heir's lane. It returns what g has in memory, and
+// hands over what only the store has. The heir tells nothing until inherit is called. It is called
+// within the Journal's Begin and End.
 func (g *gathering) bequeath(heir *gathering) *inheritance {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,6 +82,7 @@ func (g *gathering) bequeath(heir *gathering) *inheritance {
 	heir.origin = g.origin // what was loaded has no monotonic reading: clocks may have been set since
 	heir.unloaded, heir.restored, heir.inherits = g.unloaded, g.restored, true
 	g.shut()
+	g.lane.present.Store(heir.lane) // before an offer can find g closed
 	return left
 }
 
