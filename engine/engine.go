@@ -197,7 +197,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
 	now := e.work()
 	for _, w := range now.waiting {
-		e.tasks.start(w.run)
+		w.end = e.tasks.start(w.run)
 	}
 	for _, r := range now.rules {
 		e.tasks.startOrphans(r)
@@ -207,6 +207,8 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	e.reloading.Unlock()
 	wait()
+	e.reloading.Lock() // a Reload that has begun gets to its end
+	defer e.reloading.Unlock()
 	undelivered := 0
 	for _, r := range e.work().rules {
 		stats := r.lane.Stats()
@@ -253,6 +255,18 @@ func (t *tasks) isRunning() bool {
 	return t.ctx != nil && t.ctx.Err() == nil
 }
 
+// within returns a context that ends with ctx, and with the run. release must be called.
+func (t *tasks) within(ctx context.Context) (_ context.Context, release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() { cancel(errNotRunning) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // start starts a task, unless the run is over. end ends it, and returns when it has ended.
 func (t *tasks) start(run func(context.Context)) (end func()) {
 	t.mu.Lock()
@@ -264,6 +278,7 @@ func (t *tasks) start(run func(context.Context)) (end func()) {
 	ended := make(chan struct{})
 	t.group.Go(func() {
 		defer close(ended)
+		defer cancel()
 		run(ctx)
 	})
 	return func() {

@@ -50,13 +50,18 @@ type intake struct {
 	caughtUp  bool       // CaughtUp was called
 	measuring *measuring // nil if it has no gauges
 	telling   *telling   // what rules that came later are being told; nil if nothing is left
-	// before is the intake whose place this one is to take, until it does; and after the one that
-	// has taken the place of this one. Both are of the same informer.
-	before, after *intake
-	isNew         bool            // of an informer that has not begun
-	change        evaluate.Change // reused for each step
-	now           time.Time       // of the step that is evaluated and committed
+	// before is the intake of the same informer whose place this one is to take, until it does.
+	before *intake
+	// present is shared by all intakes of the informer, so that an old one that somebody still holds
+	// keeps none of those in between.
+	present *present
+	isNew   bool            // of an informer that has not begun
+	change  evaluate.Change // reused for each step
+	now     time.Time       // of the step that is evaluated and committed
 }
+
+// present is the intake that an informer has now. The informer's lock guards it.
+type present struct{ *intake }
 
 // newIntake returns the intake of an informer, without rules. before is that of the informer so far,
 // or nil.
@@ -67,9 +72,10 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	}
 	if before != nil {
 		in.informer, in.keep, in.indexed = before.informer, before.keep, before.indexed
-		in.record = before.record
+		in.record, in.present = before.record, before.present
 		return in
 	}
+	in.present = &present{in}
 	selection := source.Selection(planned.Selection)
 	if planned.Fixed != nil {
 		in.informer = b.informers.Fixed(selection, planned.Fixed)
@@ -321,12 +327,7 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
 
 // latest returns the intake that has taken the place of in, or in.
-func (in *intake) latest() *intake {
-	for in.after != nil {
-		in = in.after
-	}
-	return in
-}
+func (in *intake) latest() *intake { return in.present.intake }
 
 func (in *intake) step(o *object.Object) evaluate.Step {
 	in.now = in.clock.Now()

@@ -48,6 +48,8 @@ func (e *Engine) Reload(
 	if !e.tasks.isRunning() {
 		return Reloaded{}, nil, errNotRunning
 	}
+	ctx, release := e.tasks.within(ctx)
+	defer release()
 	before := e.work()
 	if err := before.awaitTold(ctx); err != nil {
 		return Reloaded{}, nil, err
@@ -195,6 +197,14 @@ func (r *reload) carryOut() {
 		}
 	}
 	settled := r.moveGauges()
+	for _, w := range r.before.waiting {
+		if w.waits(r.next) {
+			r.next.waiting = append(r.next.waiting, w)
+			continue
+		}
+		w.end()
+	}
+	r.next.waiting = append(r.next.waiting, waiting...)
 	r.present.Store(r.next)
 	for _, d := range r.next.dispatchers {
 		if d.end == nil {
@@ -219,7 +229,7 @@ func (r *reload) carryOut() {
 	}
 	r.informers.Start()
 	for _, w := range waiting {
-		r.tasks.start(w.run)
+		w.end = r.tasks.start(w.run)
 	}
 	for _, in := range r.dropped {
 		in.measuring.end()
@@ -515,7 +525,7 @@ func (in *intake) noteRounds(old *intake) {
 // between two steps.
 func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	old := in.before
-	in.before, old.after = nil, in
+	in.before, in.present.intake = nil, in
 	in.caughtUp = old.caughtUp
 	from := make(map[int]int) // rules that go on, by their indexes: from which in old
 	var newcomers []newcomer
@@ -563,7 +573,7 @@ func (in *intake) carry(i int, old *intake, j int) {
 		in.left[i] = l
 	}
 	if w := old.waits[j]; w != nil {
-		w.rule = &in.rules[i].Rule.Rule
+		w.follow(&in.rules[i].Rule.Rule)
 		in.makeTimed(i, w)
 	}
 }

@@ -117,6 +117,14 @@ func (w *timed) set(of *object.Object, mark time.Time) (earlier bool) {
 	return has && (!had || first < before)
 }
 
+// follow makes the objects wait for r, the rule after a reload.
+func (w *timed) follow(r *rule.Rule) {
+	w.rule = r
+	if at, ok := w.ready(); ok {
+		w.next.Store(at.UnixMilli())
+	}
+}
+
 // ready returns when the first object is ready, if any waits.
 func (w *timed) ready() (at time.Time, ok bool) {
 	_, first, ok := w.objects.First()

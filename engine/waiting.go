@@ -22,6 +22,7 @@ type waiting struct {
 	in    *intake
 	rules []*runningRule // of the intake; all of them look into the same sources
 	on    []*source.Informer
+	end   func() // ends run
 }
 
 // waitForOthers makes those rules of an intake wait that look into other sources, and may.
@@ -86,6 +87,13 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 		in.rules[i].memory.see(in.id)
 		in.parted(i)
 	}
+}
+
+// waits reports whether one of the rules may still wait, and goes on with that in a work.
+func (w *waiting) waits(in *work) bool {
+	return slices.ContainsFunc(w.rules, func(r *runningRule) bool {
+		return r.waits.Load() > 0 && slices.Contains(in.rules, r)
+	})
 }
 
 func isUnsettled(i *source.Informer) bool { return !i.IsSettled() }
