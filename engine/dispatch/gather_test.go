@@ -20,9 +20,6 @@ import (
 // allInOne is the grouping of rules whose changes are all one group.
 func allInOne(delta.Delta) rule.Group { return rule.Group{'*'} }
 
-// byInitial groups changes by the first letter of the object's name.
-func byInitial(d delta.Delta) rule.Group { return rule.Group{d.Object.Name()[0]} }
-
 // groups is a lane whose changes come in groups, and what records them.
 type groups struct {
 	t        *testing.T
