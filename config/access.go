@@ -11,7 +11,7 @@ import (
 // access reads what the handler may see of the cluster, and what it may change. checkReferences
 // later reports sources that do not exist.
 func (r *reader) access(spec mapping) (read []Text, write []Grant) {
-	f := r.mapping(spec.get("access"), spec.key["access"], "spec.access", "read", "write")
+	f := r.mapping(spec.get("access"), spec.key["access"], "spec.access", accessFields)
 	if f.has("read") && spec.has("address") && !spec.has("command") && !spec.has("builtin") {
 		r.mistake(f.key["read"], "spec.access.read does not go with spec.address: "+
 			"the cache is read over a socket on this machine")
@@ -48,7 +48,7 @@ func (r *reader) grants(access mapping) []Grant {
 }
 
 func (r *reader) grant(n *yaml.Node, what string) (Grant, bool) {
-	f := r.mapping(n, n, what, "resource", "verbs", "namespaces", "names")
+	f := r.mapping(n, n, what, grantFields)
 	if f.at == nil {
 		return Grant{}, false
 	}

@@ -51,15 +51,6 @@ type Action struct {
 // eventReason is the rule that plugins/handler applies.
 var eventReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
 
-// actionFields has the fields of each verb.
-var actionFields = map[string][]string{
-	Apply:  {"resource", "object"},
-	Create: {"resource", "object"},
-	Patch:  {"resource", "namespace", "name", "uid", "resourceVersion", "merge", "json"},
-	Delete: {"resource", "namespace", "name", "uid", "resourceVersion"},
-	Event:  {"resource", "namespace", "name", "uid", "reason", "message", "warning"},
-}
-
 // actions reads spec.actions. It returns a non-nil list if the field is there, even if it is
 // mistaken.
 func (r *reader) actions(spec mapping) []Action {
@@ -106,7 +97,7 @@ func (r *reader) actionsOnly(spec mapping) {
 }
 
 func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
-	fields := r.mapping(n, n, what, append([]string{"forEach", "if"}, verbs...)...)
+	fields := r.mapping(n, n, what, actionFields)
 	a := Action{
 		ForEach: r.bareExpression(fields.get("forEach"), what+".forEach"),
 		If:      r.bareExpression(fields.get("if"), what+".if"),
@@ -131,7 +122,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	if body == nil {
 		return a, false
 	}
-	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, actionFields[a.Verb]...))
+	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, verbFields.named(a.Verb).fields))
 	return a, true
 }
 
@@ -292,7 +283,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 		return r.template(n, what)
 	}
 	for i, item := range r.list(n, what, "operations") {
-		f := r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), "op", "path", "value", "from")
+		f := r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), operationFields)
 		if f.at == nil {
 			continue
 		}

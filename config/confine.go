@@ -67,13 +67,12 @@ func isID(s string) bool {
 }
 
 func (r *reader) limits(n, at *yaml.Node) Limits {
-	f := r.mapping(n, at, "spec.limits", "memory", "cpu", "files", "processes")
+	f := r.mapping(n, at, "spec.limits", limitFields)
 	return Limits{
-		Memory: r.memory(f.get("memory"), "spec.limits.memory"),
-		CPU:    r.cpu(f.get("cpu"), "spec.limits.cpu"),
-		Files:  r.integer(f.get("files"), "spec.limits.files", minFiles, maxFiles, 0),
-		Processes: r.integer(f.get("processes"), "spec.limits.processes",
-			minProcesses, maxProcesses, 0),
+		Memory:    r.memory(f.get("memory"), "spec.limits.memory"),
+		CPU:       r.cpu(f.get("cpu"), "spec.limits.cpu"),
+		Files:     f.whole("files"),
+		Processes: f.whole("processes"),
 	}
 }
 
@@ -89,7 +88,7 @@ func (r *reader) sandbox(spec mapping) *Sandbox {
 			}
 		}
 	}
-	files := r.mapping(spec.get("files"), spec.key["files"], "spec.files", "read", "write")
+	files := r.mapping(spec.get("files"), spec.key["files"], "spec.files", fileFields)
 	out := &Sandbox{
 		Read:    r.paths(files.get("read"), "spec.files.read"),
 		Write:   r.paths(files.get("write"), "spec.files.write"),

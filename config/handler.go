@@ -31,33 +31,28 @@ const (
 )
 
 func (r *reader) handler(n, at *yaml.Node, name Text) {
-	spec := r.mapping(n, at, "spec",
-		"command", "builtin", "address", "tls", "sha256", "env", "config",
-		"concurrency", "timeout", "retry", "logLevel", "user", "limits", "sandbox", "files", "network",
-		"access")
+	spec := r.mapping(n, at, "spec", handlerFields)
 	r.exactlyOne(spec)
 	h := Handler{
-		Name:     name.String(),
-		At:       name,
-		Command:  r.command(spec.get("command")),
-		Remote:   r.remote(spec),
-		SHA256:   r.sha256(spec.get("sha256")),
-		Env:      r.env(spec.get("env")),
-		Config:   r.json(spec.get("config"), "spec.config"),
-		ConfigAt: Place{spec.key["config"], spec.value["config"], r.file},
-		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency",
-			1, maxConcurrency, defaultConcurrency),
-		Timeout: r.duration(spec.get("timeout"), "spec.timeout", false,
-			minTimeout, maxTimeout, defaultTimeout),
-		Retry:    r.retry(spec.get("retry"), spec.key["retry"]),
-		LogLevel: r.logLevel(spec.get("logLevel")),
-		User:     r.user(spec.get("user")),
-		Limits:   r.limits(spec.get("limits"), spec.key["limits"]),
-		Sandbox:  r.sandbox(spec),
+		Name:        name.String(),
+		At:          name,
+		Command:     r.command(spec.get("command")),
+		Remote:      r.remote(spec),
+		SHA256:      r.sha256(spec.get("sha256")),
+		Env:         r.env(spec.get("env")),
+		Config:      r.json(spec.get("config"), "spec.config"),
+		ConfigAt:    Place{spec.key["config"], spec.value["config"], r.file},
+		Concurrency: spec.whole("concurrency"),
+		Timeout:     spec.span("timeout"),
+		Retry:       r.retry(spec.get("retry"), spec.key["retry"]),
+		LogLevel:    r.logLevel(spec.get("logLevel")),
+		User:        r.user(spec.get("user")),
+		Limits:      r.limits(spec.get("limits"), spec.key["limits"]),
+		Sandbox:     r.sandbox(spec),
 	}
 	h.Read, h.Write = r.access(spec)
 	if builtin := spec.get("builtin"); builtin != nil {
-		if i := r.choice(builtin, "spec.builtin", builtins); !r.reported[builtin] {
+		if i := spec.choice("builtin"); !r.reported[builtin] {
 			h.Builtin = builtins[i]
 			r.execWrites(h, spec)
 		}
@@ -177,15 +172,16 @@ func (r *reader) env(n *yaml.Node) []string {
 }
 
 func (r *reader) retry(n, at *yaml.Node) Retry {
-	f := r.mapping(n, at, "spec.retry", "attempts", "backoff", "maxBackoff")
+	f := r.mapping(n, at, "spec.retry", retryFields)
 	out := Retry{
-		Attempts: r.integer(f.get("attempts"), "spec.retry.attempts", 0, maxAttempts, 0),
-		Backoff: r.duration(f.get("backoff"), "spec.retry.backoff", false,
-			minBackoff, maxBackoff, defaultBackoff),
+		Attempts:   f.whole("attempts"),
+		Backoff:    f.span("backoff"),
+		MaxBackoff: f.span("maxBackoff"),
 	}
 	longest := f.get("maxBackoff")
-	out.MaxBackoff = r.duration(longest, "spec.retry.maxBackoff", false,
-		minBackoff, maxBackoff, max(defaultMaxBackoff, out.Backoff))
+	if longest == nil {
+		out.MaxBackoff = max(out.MaxBackoff, out.Backoff)
+	}
 	if longest != nil && out.MaxBackoff < out.Backoff {
 		r.mistake(longest,
 			"spec.retry.maxBackoff (%s) must not be less than spec.retry.backoff (%s)",

@@ -22,7 +22,7 @@ func (r *reader) manifest(root *yaml.Node) {
 	if r.foreign(root) {
 		return
 	}
-	top := r.mapping(root, root, "", "apiVersion", "kind", "metadata", "spec")
+	top := r.mapping(root, root, "", manifestFields)
 	r.apiVersion(top.need("apiVersion"))
 	kind := r.kind(top.need("kind"))
 	r.fileFits(kind, top.value["kind"])
@@ -121,7 +121,7 @@ func (r *reader) metadata(kind string, top mapping) Text {
 	if n == nil {
 		return Text{}
 	}
-	metadata := r.mapping(n, top.key["metadata"], "metadata", "name", "labels", "annotations")
+	metadata := r.mapping(n, top.key["metadata"], "metadata", metadataFields)
 	for _, field := range []string{"labels", "annotations"} {
 		r.marks(metadata.get(field), "metadata."+field)
 	}

@@ -60,14 +60,13 @@ func (r *reader) metrics(n *yaml.Node, checkType func(at *yaml.Node, m Metric)) 
 	var out []Metric
 	for i, item := range items {
 		what := fmt.Sprintf("spec.metrics[%d]", i)
-		spec := r.mapping(item, item, what, "name", "help", "type", "value", "labels", "series")
+		spec := r.mapping(item, item, what, metricFields)
 		m := Metric{
 			Help:      r.str(spec.get("help"), what+".help"),
-			IsCounter: r.choice(spec.get("type"), what+".type", metricTypes) == 1,
+			IsCounter: spec.choice("type") == 1,
 			Value:     r.expression(spec.get("value"), what+".value"),
 			Labels:    r.metricLabels(spec.get("labels"), what+".labels"),
-			Series: r.integer(spec.get("series"), what+".series",
-				minSeries, maxSeries, defaultSeries),
+			Series:    spec.whole("series"),
 		}
 		if len(m.Help) > maxMetricHelp {
 			r.mistake(spec.get("help"), "%s.help has %d bytes, more than %d",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 )
@@ -44,16 +45,17 @@ func (r *reader) text(n *yaml.Node) Text {
 // mapping has the fields of one mapping.
 type mapping struct {
 	reader *reader
+	fields fields     // that there may be
 	path   string     // of the mapping, with a dot behind it; "" at the top
 	at     *yaml.Node // where to report a missing field; nil if that would say nothing new
 	key    map[string]*yaml.Node
 	value  map[string]*yaml.Node
 }
 
-// mapping reads the fields of n, and reports those that are not among known. at is where to report
-// missing ones.
-func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping {
-	f := mapping{reader: r, at: at, key: map[string]*yaml.Node{}, value: map[string]*yaml.Node{}}
+// mapping reads the fields of n, and reports those that are not known. at is where to report missing
+// ones.
+func (r *reader) mapping(n, at *yaml.Node, path string, known fields) mapping {
+	f := mapping{reader: r, fields: known, at: at, key: map[string]*yaml.Node{}, value: map[string]*yaml.Node{}}
 	if path != "" {
 		f.path = path + "."
 	}
@@ -61,26 +63,27 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		f.at = nil
 		return f
 	}
+	names := known.names()
 	if n.Kind != yaml.MappingNode {
 		what := path
 		if what == "" {
 			what = "a manifest"
 		}
 		r.mistake(n, "%s must be a mapping of %s, not %s",
-			what, strings.Join(known, ", "), describe(n))
+			what, strings.Join(names, ", "), describe(n))
 		f.at = nil
 		return f
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f.key[key.Value], f.value[key.Value] = key, value
-		if slices.Contains(known, key.Value) {
+		if slices.Contains(names, key.Value) {
 			continue
 		}
-		hint := fmt.Sprintf("; the fields are %s", strings.Join(known, ", "))
-		if how := cmp.Or(meantIn(known, key.Value), meant[key.Value]); how != "" {
+		hint := fmt.Sprintf("; the fields are %s", strings.Join(names, ", "))
+		if how := cmp.Or(meantIn(names, key.Value), meant[key.Value]); how != "" {
 			hint = "; " + how
-		} else if s := r.suggest(key.Value, known); s != "" {
+		} else if s := r.suggest(key.Value, names); s != "" {
 			hint = didYouMean(s)
 			if f.key[s] == nil {
 				f.key[s] = key // so that it is not reported as missing as well
@@ -180,6 +183,23 @@ func (f mapping) need(name string) *yaml.Node {
 		f.reader.mistakes = append(f.reader.mistakes, missing)
 	}
 	return f.valueOf(name, "")
+}
+
+// whole reads a field that is a whole number, within the bounds of its form.
+func (f mapping) whole(name string) int {
+	b := f.fields.named(name).whole
+	return f.reader.integer(f.get(name), f.path+name, b.low, b.high, b.missing)
+}
+
+// span reads a field that is a duration, within the bounds of its form.
+func (f mapping) span(name string) time.Duration {
+	b := f.fields.named(name).span
+	return f.reader.duration(f.get(name), f.path+name, b.zero, b.low, b.high, b.missing)
+}
+
+// choice reads a field that is one of the strings of its form, and returns its index, or 0.
+func (f mapping) choice(name string) int {
+	return f.reader.choice(f.get(name), f.path+name, f.fields.named(name).choices)
 }
 
 // str reads a non-empty string.

@@ -38,8 +38,7 @@ func (r *reader) remoteFields(spec mapping) {
 // remote reads the address and tls. It returns nil if there is none.
 func (r *reader) remote(spec mapping) *Remote {
 	out := r.address(spec.get("address"))
-	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls",
-		"ca", "cert", "key", "serverName")
+	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls", tlsFields)
 	out.CA = r.tlsFile(files.need("ca"), "spec.tls.ca")
 	out.Cert = r.tlsFile(files.need("cert"), "spec.tls.cert")
 	out.Key = r.tlsFile(files.need("key"), "spec.tls.key")

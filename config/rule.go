@@ -33,30 +33,26 @@ const (
 )
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
-	spec := r.mapping(n, at, "spec",
-		"source", "where", "for", "due", "events", "when", "count", "group", "delivery", "resync",
-		"schedule", "payload", "attach", "handler", "actions", "prune", "ownChanges",
-		"metrics")
+	spec := r.mapping(n, at, "spec", ruleFields)
 	rule := Rule{
-		Name:      name.String(),
-		At:        name,
-		Where:     r.expression(spec.get("where"), "spec.where"),
-		For:       r.duration(spec.get("for"), "spec.for", false, minFor, maxFor, 0),
-		Due:       r.expression(spec.get("due"), "spec.due"),
-		When:      r.expression(spec.get("when"), "spec.when"),
-		Events:    r.events(spec),
-		AllEvents: !spec.has("events"),
-		Count:     r.count(spec.get("count")),
-		Delivery:  Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
-		Group:     r.group(spec.get("group")),
-		Resync:    r.ruleResync(spec.get("resync")),
-		Schedule:  r.schedule(spec.get("schedule")),
-		Payload:   r.payload(spec.get("payload")),
-		Attach:    r.attach(spec.get("attach")),
-		Actions:   r.actions(spec),
-		Metrics:   r.ruleMetrics(spec),
-		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges",
-			[]string{"ignore", "deliver"}) == 1,
+		Name:       name.String(),
+		At:         name,
+		Where:      r.expression(spec.get("where"), "spec.where"),
+		For:        spec.span("for"),
+		Due:        r.expression(spec.get("due"), "spec.due"),
+		When:       r.expression(spec.get("when"), "spec.when"),
+		Events:     r.events(spec),
+		AllEvents:  !spec.has("events"),
+		Count:      r.count(spec.get("count")),
+		Delivery:   Delivery(spec.choice("delivery")),
+		Group:      r.group(spec.get("group")),
+		Resync:     ruleResync(spec),
+		Schedule:   r.schedule(spec.get("schedule")),
+		Payload:    r.payload(spec.get("payload")),
+		Attach:     r.attach(spec.get("attach")),
+		Actions:    r.actions(spec),
+		Metrics:    r.ruleMetrics(spec),
+		OwnChanges: spec.choice("ownChanges") == 1,
 	}
 	if spec.has("for") && spec.has("due") {
 		r.mistake(spec.get("due"), "a rule has for or due, not both: "+
@@ -163,11 +159,11 @@ var otherEvents = map[string]string{
 	"removed": "deleted", "resync": "synced", "resynced": "synced", "existing": "synced",
 }
 
-func (r *reader) ruleResync(n *yaml.Node) *time.Duration {
-	if n == nil {
+func ruleResync(spec mapping) *time.Duration {
+	if spec.get("resync") == nil {
 		return nil
 	}
-	d := r.duration(n, "spec.resync", true, minResync, maxResync, 0)
+	d := spec.span("resync")
 	return &d
 }
 
@@ -176,7 +172,7 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 	if n == nil {
 		return nil
 	}
-	spec := r.mapping(n, n, "spec.schedule", "cron", "zone")
+	spec := r.mapping(n, n, "spec.schedule", scheduleFields)
 	s := new(Schedule)
 	cron := spec.need("cron")
 	if cron != nil && cron.Kind != yaml.SequenceNode {
@@ -198,11 +194,11 @@ func (r *reader) group(n *yaml.Node) *Group {
 	if n == nil {
 		return nil
 	}
-	spec := r.mapping(n, n, "spec.group", "by", "wait", "every")
+	spec := r.mapping(n, n, "spec.group", groupFields)
 	g := &Group{
 		By:    r.expression(spec.get("by"), "spec.group.by"),
-		Wait:  r.duration(spec.get("wait"), "spec.group.wait", true, minGathered, maxGathered, 0),
-		Every: r.duration(spec.get("every"), "spec.group.every", true, minGathered, maxGathered, 0),
+		Wait:  spec.span("wait"),
+		Every: spec.span("every"),
 	}
 	if n.Kind == yaml.MappingNode && !spec.has("wait") && !spec.has("every") {
 		r.mistake(n, "spec.group needs wait, every or both: wait: 30s gathers changes for 30 "+
@@ -216,15 +212,16 @@ func (r *reader) count(n *yaml.Node) *Count {
 	if n == nil {
 		return nil
 	}
-	spec := r.mapping(n, n, "spec.count", "times", "within", "by", "at")
+	spec := r.mapping(n, n, "spec.count", countFields)
 	times := spec.need("times")
+	spec.need("within")
 	if times != nil && times.Value == "1" {
 		r.mistake(times, "spec.count.times must be at least %d: without a count, each change goes on",
 			minCounted)
 	}
 	return &Count{
-		Times:  r.integer(times, "spec.count.times", minCounted, maxCounted, minCounted),
-		Within: r.duration(spec.need("within"), "spec.count.within", false, minWithin, maxWithin, maxWithin),
+		Times:  spec.whole("times"),
+		Within: spec.span("within"),
 		By:     r.expression(spec.get("by"), "spec.count.by"),
 		At:     r.expression(spec.get("at"), "spec.count.at"),
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
-	"k8s.io/apimachinery/pkg/fields"
+	fieldsel "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
@@ -20,9 +20,7 @@ const (
 )
 
 func (r *reader) source(n, at *yaml.Node, name Text) {
-	spec := r.mapping(n, at, "spec",
-		"resource", "namespaces", "labelSelector", "fieldSelector", "resync", "keep", "indexes",
-		"metrics")
+	spec := r.mapping(n, at, "spec", sourceFields)
 	r.config.Sources = append(r.config.Sources, Source{
 		Name:          name.String(),
 		At:            name,
@@ -30,8 +28,8 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 		Namespaces:    r.namespaces(spec.get("namespaces")),
 		LabelSelector: r.labelSelector(spec.get("labelSelector")),
 		FieldSelector: r.fieldSelector(spec.get("fieldSelector")),
-		Resync:        r.duration(spec.get("resync"), "spec.resync", true, minResync, maxResync, 0),
-		Keep:          Keep(r.choice(spec.get("keep"), "spec.keep", keeps)),
+		Resync:        spec.span("resync"),
+		Keep:          Keep(spec.choice("keep")),
 		Indexes:       r.indexes(spec.get("indexes")),
 		Metrics:       r.sourceMetrics(spec.get("metrics")),
 	})
@@ -87,7 +85,7 @@ func canonical(selector labels.Selector) string {
 
 func (r *reader) fieldSelector(n *yaml.Node) string {
 	s := r.selector(n, "spec.fieldSelector")
-	selector, err := fields.ParseSelector(s)
+	selector, err := fieldsel.ParseSelector(s)
 	if err != nil {
 		r.mistake(n, "spec.fieldSelector does not parse: %s", clip(err.Error(), maxSnippet))
 		return ""

@@ -156,7 +156,7 @@ func (r *reader) mention(n *yaml.Node, what, kind string) string {
 }
 
 func (r *reader) test(n, at *yaml.Node, name Text) {
-	spec := r.mapping(n, at, "spec", "rules", "start", "steps")
+	spec := r.mapping(n, at, "spec", testFields)
 	test := Test{Name: name.String(), At: name, Start: r.start(spec.get("start"))}
 	rules := spec.get("rules")
 	r.set(rules, "spec.rules", "names of rules", func(string) string { return "" })
@@ -171,7 +171,7 @@ func (r *reader) test(n, at *yaml.Node, name Text) {
 	items := r.list(spec.need("steps"), "spec.steps", "steps")
 	for i, item := range items {
 		what := fmt.Sprintf("spec.steps[%d]", i)
-		test.Steps = append(test.Steps, r.step(item, what, stepVerbs, "expect", "exact"))
+		test.Steps = append(test.Steps, r.step(item, what, stepFields))
 	}
 	if len(items) > 0 && child(items[len(items)-1], "expect") == nil {
 		r.mistake(items[len(items)-1], "the last step has no expect, so nobody looks at what came: "+
@@ -208,12 +208,11 @@ func (r *reader) start(n *yaml.Node) time.Time {
 // place returns where any node begins.
 func (r *reader) place(n *yaml.Node) Text { return Text{file: r.file, start: r.offset(n)} }
 
-// step reads a step, which has one of the verbs. more are the fields that may stand beside it.
-func (r *reader) step(n *yaml.Node, what string, verbs []string, more ...string) Step {
-	fields := append(slices.Clone(verbs), more...)
-	f := r.mapping(n, n, what, fields...)
+// step reads a step, which has one of the verbs.
+func (r *reader) step(n *yaml.Node, what string, known fields) Step {
+	f := r.mapping(n, n, what, known)
 	step := Step{At: r.place(n)}
-	for _, verb := range verbs {
+	for _, verb := range stepVerbs {
 		switch {
 		case !f.has(verb):
 		case step.Verb != "":
@@ -225,7 +224,7 @@ func (r *reader) step(n *yaml.Node, what string, verbs []string, more ...string)
 	}
 	if step.Verb == "" && !f.has("expect") && f.at != nil {
 		r.mistake(n, "%s does nothing: it needs %s", what,
-			oneOf(slices.DeleteFunc(fields, func(s string) bool { return s == "exact" })))
+			oneOf(slices.DeleteFunc(known.names(), func(s string) bool { return s == "exact" })))
 	}
 	if f.has("exact") && !f.has("expect") {
 		r.mistake(f.key["exact"], "%s.exact goes with expect only", what)
@@ -241,10 +240,10 @@ func (r *reader) step(n *yaml.Node, what string, verbs []string, more ...string)
 func (r *reader) stepVerb(step *Step, parent mapping) {
 	n, at, what := parent.get(step.Verb), parent.key[step.Verb], parent.path+step.Verb
 	if step.Verb == StepAfter {
-		step.After = r.duration(n, what, false, 1, maxAfter, 0)
+		step.After = parent.span(step.Verb)
 		return
 	}
-	f := r.mapping(n, at, what, stepFields[step.Verb]...)
+	f := r.mapping(n, at, what, stepFields.named(step.Verb).fields)
 	switch step.Verb {
 	case StepApply:
 		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
@@ -261,27 +260,17 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 	case StepDelete:
 		r.stepTarget(step, f)
 	case StepRestart:
-		step.After = r.duration(f.get("down"), f.path+"down", true, 1, maxAfter, 0)
-		step.StateLost = r.lost(f, "state")
-		step.HistoryLost = r.lost(f, "history")
+		step.After = f.span("down")
+		step.StateLost = f.choice("state") == 1
+		step.HistoryLost = f.choice("history") == 1
 		step.ClockSet = r.clockSet(f.get("clock"), f.path+"clock")
 		step.Meanwhile = r.meanwhile(f)
 	case StepRelist:
-		step.HistoryLost = r.lost(f, "history")
+		step.HistoryLost = f.choice("history") == 1
 		step.Meanwhile = r.meanwhile(f)
 	case StepAnswer:
 		step.Answer = r.answer(f)
 	}
-}
-
-// stepFields has the fields of each verb of steps.
-var stepFields = map[string][]string{
-	StepApply:   {"source", "object"},
-	StepPatch:   {"source", "namespace", "name", "merge"},
-	StepDelete:  {"source", "namespace", "name"},
-	StepRestart: {"down", "state", "history", "clock", "meanwhile"},
-	StepRelist:  {"history", "meanwhile"},
-	StepAnswer:  {"rule", "handler", "times", "retry", "reject", "actions"},
 }
 
 // keepsIdentity reports a merge patch that would make another object of the one it changes.
@@ -331,11 +320,6 @@ func (r *reader) applied(step *Step, f mapping) {
 	step.Body = r.json(n, f.path+"object")
 }
 
-// lost reads a field that says whether something is kept, the default, or lost.
-func (r *reader) lost(f mapping, name string) bool {
-	return r.choice(f.get(name), f.path+name, []string{"kept", "lost"}) == 1
-}
-
 // clockSet reads by how much the clock is set. Its sign says in which direction.
 func (r *reader) clockSet(n *yaml.Node, what string) time.Duration {
 	if n == nil || r.reported[n] {
@@ -365,7 +349,7 @@ func (r *reader) clockSet(n *yaml.Node, what string) time.Duration {
 func (r *reader) meanwhile(f mapping) (steps []Step) {
 	what := f.path + "meanwhile"
 	for i, item := range r.list(f.get("meanwhile"), what, "steps") {
-		step := r.step(item, fmt.Sprintf("%s[%d]", what, i), stepVerbs)
+		step := r.step(item, fmt.Sprintf("%s[%d]", what, i), stepVerbFields)
 		if step.Verb != "" && !slices.Contains(meanwhileVerbs, step.Verb) {
 			r.mistake(item, "%s[%d] must be %s, not %s: nothing else happens while informd does "+
 				"not watch", what, i, oneOf(meanwhileVerbs), step.Verb)
@@ -380,7 +364,7 @@ func (r *reader) answer(f mapping) *TestAnswer {
 	a := &TestAnswer{
 		Rule:    r.mention(f.get("rule"), f.path+"rule", kindRule),
 		Handler: r.mention(f.get("handler"), f.path+"handler", kindHandler),
-		Times:   r.integer(f.get("times"), f.path+"times", 1, maxTimes, 1),
+		Times:   f.whole("times"),
 	}
 	switch {
 	case f.has("rule") && f.has("handler"):
@@ -406,8 +390,8 @@ func (r *reader) answer(f mapping) *TestAnswer {
 		}
 	case "retry":
 		a.Retry = true
-		retry := r.mapping(f.get("retry"), f.key["retry"], f.path+"retry", "after", "reason")
-		a.RetryAfter = r.duration(retry.get("after"), retry.path+"after", false, 1, day, 0)
+		retry := r.mapping(f.get("retry"), f.key["retry"], f.path+"retry", answeredRetryFields)
+		a.RetryAfter = retry.span("after")
 		a.Reason = r.str(retry.get("reason"), retry.path+"reason")
 	case "reject":
 		a.Reject = true
@@ -443,16 +427,6 @@ func (r *reader) answeredActions(f mapping) []Action {
 	return out
 }
 
-// expectedFields has the fields of an expected event.
-var expectedFields = []string{
-	"rule", "event", "namespace", "name", "attempt", "payload", "object", "old", "attached",
-	"items", "actions", "dead",
-}
-
-// itemFields has the fields of an expected item of an event. They are those in which the items of
-// one event differ.
-var itemFields = []string{"event", "namespace", "name", "payload", "object", "old"}
-
 func (r *reader) expect(n *yaml.Node, extent Extent, what string) *Expect {
 	e := &Expect{At: r.place(n), Extent: extent}
 	if n.Kind != yaml.SequenceNode {
@@ -469,13 +443,13 @@ func (r *reader) expect(n *yaml.Node, extent Extent, what string) *Expect {
 }
 
 func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
-	f := r.mapping(n, n, what, expectedFields...)
+	f := r.mapping(n, n, what, expectedFields)
 	if f.at == nil {
 		return nil
 	}
 	r.mention(f.get("rule"), f.path+"rule", kindRule)
 	r.str(f.get("dead"), f.path+"dead")
-	r.integer(f.get("attempt"), f.path+"attempt", 1, maxTimes, 1)
+	f.whole("attempt")
 	r.expectedChange(f)
 	r.isMapping(f, "attached")
 	r.expectedItems(f.get("items"), f.path+"items")
@@ -485,7 +459,7 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 
 // expectedChange checks the fields that events and their items have in common.
 func (r *reader) expectedChange(f mapping) {
-	r.choice(f.get("event"), f.path+"event", events)
+	f.choice("event")
 	r.str(f.get("name"), f.path+"name")
 	if n := f.get("namespace"); n != nil && n.Value != "" { // "" means none
 		r.str(n, f.path+"namespace")
@@ -512,7 +486,7 @@ func (r *reader) expectedItems(n *yaml.Node, what string) {
 		return
 	}
 	for i, item := range n.Content {
-		r.expectedChange(r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), itemFields...))
+		r.expectedChange(r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), itemFields))
 	}
 }
 
@@ -527,10 +501,10 @@ func (r *reader) expectedActions(n *yaml.Node, what string) {
 	}
 	for i, item := range n.Content {
 		what := fmt.Sprintf("%s[%d]", what, i)
-		f := r.mapping(item, item, what, verbs...)
+		f := r.mapping(item, item, what, comparedVerbFields)
 		for _, verb := range verbs {
 			if n := f.get(verb); n != nil {
-				r.mapping(n, f.key[verb], what+"."+verb, actionFields[verb]...)
+				r.mapping(n, f.key[verb], what+"."+verb, comparedVerbFields.named(verb).fields)
 			}
 		}
 		if f.at != nil && len(item.Content) != 2 {
