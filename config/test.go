@@ -33,10 +33,8 @@ const (
 )
 
 var (
-	stepVerbs = []string{
-		StepApply, StepPatch, StepDelete, StepAfter, StepRestart, StepRelist, StepAnswer,
-	}
-	meanwhileVerbs = []string{StepApply, StepPatch, StepDelete}
+	stepVerbs      = stepVerbFields.names()
+	meanwhileVerbs = eventfulFields.names()
 )
 
 // Step is one step of a test. It has many fields because it mirrors the manifest: each verb uses

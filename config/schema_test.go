@@ -1,0 +1,245 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
+)
+
+const schemaFile = "../docs/reference/manifests.schema.json"
+
+// The file that editors read is what Schema returns.
+func TestSchemaFile(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(schemaFile, Schema(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(is, Schema()) {
+		t.Error("docs/reference/manifests.schema.json is out of date: run `go test ./config -run TestSchemaFile -update` and commit it")
+	}
+}
+
+// What Parse reads without a mistake, the schema accepts: in the examples, in the docs and in testdata.
+// What the schema refuses, Parse refuses; and the schema sees every mistake that beyondSchema does not
+// list.
+func TestSchemaAgreesWithParse(t *testing.T) {
+	valid := compiled(t)
+	accepted, refused, beyond := 0, 0, 0
+	for _, f := range manifestFiles(t) {
+		_, mistakes := Parse([]File{f})
+		for _, d := range documents(t, f) {
+			err := valid.Validate(d.value)
+			var own []Mistake
+			for _, m := range mistakes {
+				if d.first <= m.Line && m.Line <= d.last {
+					own = append(own, m)
+				}
+			}
+			var structural []Mistake
+			for _, m := range own {
+				if !beyondSchema.MatchString(m.Message) {
+					structural = append(structural, m)
+				}
+			}
+			switch {
+			case len(own) == 0 && err != nil:
+				t.Errorf("%s:%d: Parse accepts it, the schema does not: %v", f.Path, d.first, err)
+			case err == nil && len(structural) > 0:
+				t.Errorf("the schema accepts %s:%d: Parse says %s", f.Path, d.first, structural[0].Message)
+			case err == nil && len(own) == 0:
+				accepted++
+			case err == nil:
+				beyond++
+			default:
+				refused++
+			}
+		}
+	}
+	t.Logf("%d manifests accepted by both, %d refused by both; %d have mistakes that a schema cannot see", accepted, refused, beyond)
+	if accepted < 100 || refused < 50 {
+		t.Error("that is too few to say much")
+	}
+}
+
+// beyondSchema are the mistakes that a schema cannot see.
+var beyondSchema = regexp.MustCompile(strings.Join([]string{
+	// what stands elsewhere: other manifests, other fields, the name of the file
+	`^there is (no|another) `, ` is in \S+ twice`, `^handler \S+ posts`, `^the config of handler `, ` holds Tests only,`,
+	`^a Test belongs in `, ` (goes|go) with .* only`, ` exclude each other$`, ` needs (a source|the event|spec\.)`, `, not both: `,
+	` deletes what (was|the rule has) applied`, `^spec\.events (lacks|has) `, ` selects changes, and `, ` does nothing here: `,
+	// one of several fields
+	`^spec\.source is missing`, `^spec\.handler, spec\.actions or`, `^spec\.command, spec\.builtin`, `^a gauge needs a source`,
+	// what YAML is before it is JSON
+	`^anchors and aliases`, ` as a tag, and tags are`,
+	// the text of a value
+	`^spec\.resource "`, ` dns:///`, ` the DNS server `, ` DNS name or an IP`, `^spec\.user must`, `^informd sets `,
+	` must be (0 or )?from [0-9.]+(ms|s|m|h|Mi) `, ` number of cores`,
+}, "|"))
+
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("manifests.schema.json", text); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("manifests.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// manifestFiles returns the YAML of the examples, of the deployment, of the docs and of testdata.
+func manifestFiles(t *testing.T) (files []File) {
+	t.Helper()
+	for _, dir := range []string{"../examples", "../docs", "testdata/mistakes"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				if d != nil && d.Name() == "node_modules" {
+					return fs.SkipDir
+				}
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			switch filepath.Ext(path) {
+			case ".yaml":
+				files = append(files, File{path, data})
+			case ".md":
+				for i, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(data, -1) {
+					name := fmt.Sprintf("%s-%d.yaml", path, i)
+					if bytes.Contains(block[1], []byte("kind: Test")) {
+						name = fmt.Sprintf("%s-%d_test.yaml", path, i)
+					}
+					files = append(files, File{name, block[1]})
+				}
+			case ".txtar":
+				for _, f := range txtar.Parse(data).Files {
+					if f.Name != "report" {
+						files = append(files, File{path + "/" + f.Name, f.Data})
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// document is a document of a file, as JSON, with its lines.
+type document struct {
+	value       any
+	first, last int
+}
+
+// documents returns the documents of a file that YAML can read, up to the first that it cannot.
+func documents(t *testing.T, f File) (all []document) {
+	t.Helper()
+	d := yaml.NewDecoder(bytes.NewReader(f.Data))
+	lines := bytes.Count(f.Data, []byte("\n")) + 1
+	for {
+		var root yaml.Node
+		if err := d.Decode(&root); err != nil {
+			if err != io.EOF && len(all) > 0 {
+				all = all[:len(all)-1] // its end is unknown
+			}
+			break
+		}
+		if len(root.Content) == 0 {
+			continue
+		}
+		if n := len(all); n > 0 {
+			all[n-1].last = min(all[n-1].last, root.Content[0].Line-1)
+		}
+		var value any
+		if root.Content[0].Kind != yaml.MappingNode || root.Decode(&value) != nil {
+			continue
+		}
+		value, ok := asJSON(value)
+		if ok {
+			all = append(all, document{value, root.Content[0].Line, lines})
+		}
+	}
+	return all
+}
+
+// asJSON returns a value of YAML as editors see it: times are strings. ok is false if JSON has nothing
+// for it.
+func asJSON(value any) (out any, ok bool) {
+	switch value := value.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(value))
+		for key, member := range value {
+			if m[key], ok = asJSON(member); !ok {
+				return nil, false
+			}
+		}
+		return m, true
+	case []any:
+		l := make([]any, len(value))
+		for i, item := range value {
+			if l[i], ok = asJSON(item); !ok {
+				return nil, false
+			}
+		}
+		return l, true
+	case time.Time:
+		return value.Format(time.RFC3339Nano), true
+	case nil, bool, string, int, int64, uint64, float64:
+		return value, true
+	}
+	return nil, false
+}
+
+// Every field has a description, which is a sentence.
+func TestFieldsAreDescribed(t *testing.T) {
+	count := 0
+	var check func(path string, f form)
+	check = func(path string, f form) {
+		for _, one := range f.fields {
+			count++
+			if !strings.HasSuffix(one.about, ".") && !strings.HasSuffix(one.about, "…") || strings.TrimSpace(one.about) != one.about {
+				t.Errorf("%s.%s is described as %q", path, one.name, one.about)
+			}
+			check(path+"."+one.name, one.form)
+		}
+		if f.elements != nil {
+			check(path+"[]", *f.elements)
+		}
+		for _, one := range f.either {
+			check(path, one)
+		}
+	}
+	check("", mappingOf(manifestFields))
+	for kind, fields := range specFields {
+		check(kind, mappingOf(fields))
+	}
+	if count < 120 {
+		t.Errorf("there are only %d fields", count)
+	}
+}
