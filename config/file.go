@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -115,8 +116,34 @@ func (f *file) position(offset int) Position {
 func (f *file) mistake(offset int, message string) Mistake {
 	pos := f.position(offset)
 	start, end := f.bounds(pos.Line - 1)
-	snippet, caret := window(f.text[start:end], min(max(offset, start), end)-start)
-	return Mistake{Position: pos, Message: printable(message), Snippet: snippet, caret: caret}
+	at := min(max(offset, start), end)
+	snippet, caret := window(f.text[start:end], at-start)
+	return Mistake{
+		Position: pos, EndColumn: pos.Column + utf8.RuneCountInString(word(f.text[at:end])),
+		Message: printable(message), Snippet: snippet, caret: caret,
+	}
+}
+
+// maxWord bounds what word returns, in bytes: many mistakes may stand on one long line.
+const maxWord = 1024
+
+// word returns the word, or the quoted text, with which s begins.
+func word(s string) string {
+	s = s[:min(len(s), maxWord)]
+	if s == "" {
+		return ""
+	}
+	if quote := s[0]; quote == '"' || quote == '\'' {
+		if end := strings.IndexByte(s[1:], quote); end >= 0 {
+			return s[:end+2]
+		}
+	}
+	for i, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_.-/@$", r) {
+			return s[:max(i, 1)]
+		}
+	}
+	return s
 }
 
 // MistakeIn returns a mistake at an offset, in bytes, of a text that has a name of its own instead of

@@ -29,6 +29,9 @@ func (p Position) String() string {
 type Mistake struct {
 	Position
 	Message string
+	// EndColumn is behind the word, or the quoted text, at which the mistake begins. It is Column if
+	// there is none.
+	EndColumn int
 	// the line, at most maxSnippet characters around the column, all printable or tabs
 	Snippet string
 	caret   int // the column in Snippet, in bytes

@@ -165,27 +165,6 @@ func (c *current) needsFolders(p *plan.Plan) bool {
 	return !launch.OtherUsers(c.started) && launch.OtherUsers(p.Handlers)
 }
 
-// watch reloads whenever the manifests have changed and stayed the same for a second.
-func (c *current) watch(ctx context.Context) error {
-	loaded := manifests.Fingerprint(c.paths)
-	before := loaded
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-		now := manifests.Fingerprint(c.paths)
-		if now == before && now != loaded {
-			loaded = now
-			_, _ = c.reload(ctx) // which logs
-		}
-		before = now
-	}
-}
-
 // names returns the names of the sources, sorted.
 func (c *current) names() (names []string) {
 	for _, s := range c.plan.Load().Sources {

@@ -235,7 +235,10 @@ func run(
 		return nil
 	})
 	if flags.watch {
-		group.Go(func() error { return now.watch(ctx) })
+		group.Go(func() error {
+			manifests.Watch(ctx, now.paths, func() { _, _ = now.reload(ctx) }) // which logs
+			return nil
+		})
 	}
 	stopLogging := context.AfterFunc(ctx, func() {
 		log.Info("informd is to stop: deliveries in flight have time to end; " +

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,12 +29,18 @@ import (
 // checkedAtOnce bounds how many handlers check runs at a time.
 const checkedAtOnce = 4
 
+// checkFlags are the flags of informd check.
+type checkFlags struct {
+	paths, schemas  []string
+	handlers, watch bool
+	output          string
+}
+
 // NewCheckCommand returns informd check.
 func NewCheckCommand(version string) *cobra.Command {
-	var paths, schemaPaths []string
-	var handlers bool
+	var flags checkFlags
 	cmd := &cobra.Command{
-		Use:   "check -f PATH… [--schemas PATH…] [--handlers]",
+		Use:   "check -f PATH… [--schemas PATH…] [--handlers] [--watch] [-o json]",
 		Short: "Validate manifests; needs no cluster",
 		Long: `Validate manifests without a cluster: their form, references and expressions, and the
 config of builtin handlers. The command reports all mistakes at once. It reads Tests too, and runs
@@ -55,60 +60,86 @@ remote handlers, and sends them no config.
 Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
 and what rules with actions and handlers with access.write may change in the cluster.
 
-Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the command line is wrong.`,
+With -o json, it prints one line of JSON instead, with the mistakes and the place of each: file, line,
+column and endColumn. With --watch, it checks again whenever a file has changed, until it is
+interrupted.
+
+Exit code 0: no mistakes; with --watch, interrupted. 1: mistakes, or the check could not finish. 2: the
+command line is wrong.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, compiled, err := manifests.LoadWithTests(paths)
-			if cfg == nil {
-				return cli.Failed(err)
+			asJSON := flags.output == "json"
+			if flags.output != "" && !asJSON {
+				return fmt.Errorf("-o must be json, not %q", flags.output)
 			}
-			mistakes, _ := err.(config.Mistakes)
-			given, err := schemas.Read(schemaPaths)
-			if err != nil {
-				return cli.Failed(err)
+			if !flags.watch {
+				c, err := flags.check(cmd.Context(), version)
+				if err != nil {
+					return err
+				}
+				return c.show(cmd, asJSON)
 			}
-			misfits := schemas.Check(cfg, given, mistakes)
-			mistakes = append(mistakes, misfits...)
-			folders, err := launch.NewFolders(cfg.Handlers, version)
-			if err != nil {
-				return cli.Failed(err)
-			}
-			defer folders.Remove()
-			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
+			ctx, stop := cli.WithSignals(cmd.Context(), nil)
 			defer stop()
-			more, logs := checkHandlers(ctx, cfg, handlers, folders)
-			mistakes = append(mistakes, more...)
-			if ctx.Err() != nil {
-				return cli.Failed(errors.New("interrupted: the check is incomplete"))
+			again := func() {
+				c, err := flags.check(ctx, version)
+				c.showAgain(cmd, asJSON, err)
 			}
-			mistakes.Sort()
-			if len(mistakes) > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
-				for _, name := range slices.Sorted(maps.Keys(logs)) {
-					fmt.Fprintf(cmd.ErrOrStderr(), "log of handler %q:\n%s", name, logs[name])
-				}
-				if len(misfits) > 0 {
-					fmt.Fprintln(cmd.ErrOrStderr(), schemas.Hint())
-				}
-				n := len(mistakes)
-				return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
-			}
-			sources, handlers, rules := len(cfg.Sources), len(cfg.Handlers), len(cfg.Rules)
-			tests := ""
-			if n := len(cfg.Tests); n > 0 {
-				tests = fmt.Sprintf(", %d %s", n, cli.Plural(n, "test"))
-			}
-			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s%s\n",
-				describeKept(cfg, compiled), describeWrites(cfg, compiled),
-				sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
-				rules, cli.Plural(rules, "rule"), tests)
+			again()
+			manifests.Watch(ctx, slices.Concat(flags.paths, flags.schemas), again)
+			return nil
 		},
 	}
-	cli.ManifestFlag(cmd, &paths)
-	schemas.Flag(cmd, &schemaPaths)
-	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, "+
+	cli.ManifestFlag(cmd, &flags.paths)
+	schemas.Flag(cmd, &flags.schemas)
+	cmd.Flags().BoolVar(&flags.handlers, "handlers", false, "also start handlers that have a command, "+
 		"to check them")
+	cmd.Flags().BoolVar(&flags.watch, "watch", false, "check again whenever a file has changed")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "", "`json`: one line, for programs")
 	return cmd
+}
+
+// check checks the manifests once.
+func (f *checkFlags) check(ctx context.Context, version string) (*checked, error) {
+	cfg, compiled, err := manifests.LoadWithTests(f.paths)
+	if cfg == nil {
+		return nil, cli.Failed(err)
+	}
+	c := new(checked)
+	c.mistakes, _ = err.(config.Mistakes)
+	given, err := schemas.Read(f.schemas)
+	if err != nil {
+		return nil, cli.Failed(err)
+	}
+	misfits := schemas.Check(cfg, given, c.mistakes)
+	c.hasMisfits = len(misfits) > 0
+	c.mistakes = append(c.mistakes, misfits...)
+	folders, err := launch.NewFolders(cfg.Handlers, version)
+	if err != nil {
+		return nil, cli.Failed(err)
+	}
+	defer folders.Remove()
+	ctx, stop := cli.WithSignals(ctx, folders.Remove)
+	defer stop()
+	more, logs := checkHandlers(ctx, cfg, f.handlers, folders)
+	c.mistakes, c.Logs = append(c.mistakes, more...), logs
+	if ctx.Err() != nil {
+		return nil, cli.Failed(errors.New("interrupted: the check is incomplete"))
+	}
+	c.mistakes.Sort()
+	if len(c.mistakes) > 0 {
+		return c, nil
+	}
+	sources, handlers, rules := len(cfg.Sources), len(cfg.Handlers), len(cfg.Rules)
+	tests := ""
+	if n := len(cfg.Tests); n > 0 {
+		tests = fmt.Sprintf(", %d %s", n, cli.Plural(n, "test"))
+	}
+	c.summary = fmt.Sprintf("%s%sok: %d %s, %d %s, %d %s%s\n",
+		describeKept(cfg, compiled), describeWrites(cfg, compiled),
+		sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
+		rules, cli.Plural(rules, "rule"), tests)
+	return c, nil
 }
 
 // checkHandlers starts each builtin handler, and with commands the others as well, until it has

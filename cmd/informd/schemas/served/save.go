@@ -13,6 +13,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/locate"
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/schema"
 )
 
@@ -21,8 +22,24 @@ const fileName = "schemas.json"
 
 // NewCommand returns informd schemas.
 func NewCommand(version string) *cobra.Command {
-	return cli.NewGroup("schemas", "Save a cluster's schemas, for informd check", "",
-		newSaveCommand(version))
+	return cli.NewGroup("schemas", "Schemas of a cluster's resources, and of manifests", "",
+		newSaveCommand(version), newManifestsCommand())
+}
+
+func newManifestsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "manifests",
+		Short: "Print the JSON Schema of manifests, for editors",
+		Long: `Print the JSON Schema of informd's manifests, so that an editor completes their fields, describes
+them and marks mistakes. It is made from the tables by which informd reads manifests. informd check
+finds more: it also knows the other manifests, expressions, and the types of objects.
+
+docs/guides/editor.md says how editors find it.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Show(cmd, "%s", config.Schema())
+		},
+	}
 }
 
 func newSaveCommand(version string) *cobra.Command {
@@ -45,15 +62,15 @@ command line is wrong.`,
 			if output == "" {
 				return errors.New("-o is missing: name a file, or a folder")
 			}
-			config, err := locate.Cluster(kubeconfig, context)
+			cluster, err := locate.Cluster(kubeconfig, context)
 			if err != nil {
 				return cli.Failed(err)
 			}
-			config.UserAgent = "informd/" + version
-			config.QPS = -1
-			client, err := discovery.NewDiscoveryClientForConfig(config)
+			cluster.UserAgent = "informd/" + version
+			cluster.QPS = -1
+			client, err := discovery.NewDiscoveryClientForConfig(cluster)
 			if err != nil {
-				return cli.Failed(fmt.Errorf("set up the connection to %s: %w", config.Host, err))
+				return cli.Failed(fmt.Errorf("set up the connection to %s: %w", cluster.Host, err))
 			}
 			ctx, stop := cli.WithSignals(cmd.Context(), nil)
 			defer stop()
