@@ -90,7 +90,7 @@ func (f form) value() (value any) {
 
 func (f form) addBounds(out node) {
 	switch {
-	case f.choices != nil && len(f.choices) == 1:
+	case len(f.choices) == 1:
 		out["const"] = f.choices[0]
 	case f.choices != nil:
 		out["enum"] = f.choices
