@@ -260,7 +260,7 @@ func (t *tasks) within(ctx context.Context) (_ context.Context, release func()) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(t.ctx, func() { cancel(errNotRunning) })
+	stop := context.AfterFunc(t.ctx, func() { cancel(ErrNotRunning) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

@@ -25,8 +25,8 @@ type Reloaded struct {
 	Metrics              MetricChanges
 }
 
-// errNotRunning is the error of a Reload outside Run.
-var errNotRunning = errors.New("informd has not begun to follow the cluster, or is stopping: try again later")
+// ErrNotRunning is the error of a Reload outside Run.
+var ErrNotRunning = errors.New("informd has not begun to follow the cluster, or is stopping: try again later")
 
 // Reload makes the engine run another plan, in place of the one that it runs. It means what a
 // restart with that plan means to each rule, but nothing else is touched: informers that stay do
@@ -46,7 +46,7 @@ func (e *Engine) Reload(
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 	if !e.tasks.isRunning() {
-		return Reloaded{}, nil, errNotRunning
+		return Reloaded{}, nil, ErrNotRunning
 	}
 	ctx, release := e.tasks.within(ctx)
 	defer release()

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +33,7 @@ type current struct {
 	rights   *permissions
 	log      *slog.Logger
 	started  []config.Handler // the handlers that the daemon started with
+	loaded   string           // the fingerprint of the manifests that it started with
 
 	plan atomic.Pointer[plan.Plan]
 	last atomic.Pointer[control.LastReload] // nil before the first
@@ -84,7 +87,11 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	defer cancel()
 	rules, ended, err := c.engine.Reload(ctx, compiled, next.byName())
 	if err != nil {
-		return control.ReloadedAll{}, refuse("nothing was changed: %v", err)
+		refused := &control.Error{Code: http.StatusConflict, Message: "nothing was changed: " + err.Error()}
+		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, context.DeadlineExceeded) {
+			refused.Code = mayPass
+		}
+		return control.ReloadedAll{}, refused
 	}
 	c.plan.Store(compiled)
 	c.handler.follow(cfg, compiled)
@@ -163,6 +170,20 @@ const usersNeedRestart = "a handler has a user now, and none had one when inform
 // needsFolders reports whether handlers need folders that other users can pass through.
 func (c *current) needsFolders(p *plan.Plan) bool {
 	return !launch.OtherUsers(c.started) && launch.OtherUsers(p.Handlers)
+}
+
+// mayPass is the code of a reload that failed for a reason that may pass, such as an informer that
+// has not caught up.
+const mayPass = http.StatusServiceUnavailable
+
+// watch reloads whenever the manifests have changed, since they were loaded, and stayed the same for
+// a second. If the reason for which it fails may pass, watch tries again.
+func (c *current) watch(ctx context.Context) {
+	manifests.Watch(ctx, c.paths, c.loaded, func() (again bool) {
+		_, err := c.reload(ctx) // which logs
+		said, ok := err.(*control.Error)
+		return ok && said.Code == mayPass
+	})
 }
 
 // names returns the names of the sources, sorted.

@@ -40,7 +40,9 @@ type runFlags struct {
 	dryRun              bool
 	stateDir, control   string
 
-	version string // of informd; not a flag
+	// not flags:
+	version string // of informd
+	loaded  string // the fingerprint of the manifests before they were loaded
 }
 
 // NewRunCommand returns informd run.
@@ -83,6 +85,7 @@ mistakes.`,
 			if err != nil {
 				return err
 			}
+			flags.loaded = manifests.Fingerprint(flags.manifests)
 			cfg, compiled, err := manifests.Load(flags.manifests)
 			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
@@ -184,6 +187,7 @@ func run(
 	now := &current{
 		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
 		handler: reloader, log: log, started: compiled.Handlers, rights: lacks,
+		loaded: flags.loaded,
 	}
 	now.plan.Store(compiled)
 	lacks.follow(now.plan.Load, eng)
@@ -236,7 +240,7 @@ func run(
 	})
 	if flags.watch {
 		group.Go(func() error {
-			manifests.Watch(ctx, now.paths, func() { _, _ = now.reload(ctx) }) // which logs
+			now.watch(ctx)
 			return nil
 		})
 	}

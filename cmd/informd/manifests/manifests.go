@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
@@ -25,16 +26,16 @@ const (
 // have mistakes, Load returns all of them at once as config.Mistakes, together with the
 // configuration as far as it could be read. It leaves files of tests out of the folders.
 func Load(paths []string) (*config.Config, *plan.Plan, error) {
-	return load(paths, reader{seen: make(map[string]bool)})
+	return load(paths, false)
 }
 
 // LoadWithTests is Load with the files of tests in the folders.
 func LoadWithTests(paths []string) (*config.Config, *plan.Plan, error) {
-	return load(paths, reader{seen: make(map[string]bool), tests: true})
+	return load(paths, true)
 }
 
-func load(paths []string, r reader) (*config.Config, *plan.Plan, error) {
-	files, err := r.readAll(paths)
+func load(paths []string, tests bool) (*config.Config, *plan.Plan, error) {
+	files, err := readStill(paths, tests)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,9 +43,28 @@ func load(paths []string, r reader) (*config.Config, *plan.Plan, error) {
 }
 
 // Read returns the files of the manifests at paths, as Load reads them.
-func Read(paths []string) ([]config.File, error) {
-	r := reader{seen: make(map[string]bool)}
-	return r.readAll(paths)
+func Read(paths []string) ([]config.File, error) { return readStill(paths, false) }
+
+// A mounted ConfigMap changes at one moment, while its files may be being read: some would be those
+// before the change, and some those after it. Then they are read again.
+const (
+	maxReads  = 20
+	readPause = 20 * time.Millisecond
+)
+
+// readStill reads the files when none of them changes meanwhile.
+func readStill(paths []string, tests bool) (files []config.File, err error) {
+	for range maxReads {
+		before := Fingerprint(paths)
+		r := reader{seen: make(map[string]bool), tests: tests}
+		files, err = r.readAll(paths)
+		if Fingerprint(paths) == before {
+			return files, err
+		}
+		time.Sleep(readPause)
+	}
+	return nil, errors.New("the manifests change while informd reads them: " +
+		"try again when they stay the same")
 }
 
 // Compile is Load for files that have been read. paths are for errors.

@@ -6,10 +6,10 @@ import (
 )
 
 // Watch calls changed whenever Load might read something else at the paths than before, and it has
-// stayed the same for a second. It returns when ctx ends.
-func Watch(ctx context.Context, paths []string, changed func()) {
-	loaded := Fingerprint(paths)
-	before := loaded
+// stayed the same for a second. loaded is the Fingerprint from before they were last read. If
+// changed returns true, Watch calls it again. It returns when ctx ends.
+func Watch(ctx context.Context, paths []string, loaded string, changed func() (again bool)) {
+	before := ""
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -19,9 +19,8 @@ func Watch(ctx context.Context, paths []string, changed func()) {
 			return
 		}
 		now := Fingerprint(paths)
-		if now == before && now != loaded {
+		if now == before && now != loaded && !changed() {
 			loaded = now
-			changed()
 		}
 		before = now
 	}

@@ -81,12 +81,15 @@ command line is wrong.`,
 			}
 			ctx, stop := cli.WithSignals(cmd.Context(), nil)
 			defer stop()
-			again := func() {
+			again := func() bool {
 				c, err := flags.check(ctx, version)
 				c.showAgain(cmd, asJSON, err)
+				return false
 			}
+			read := slices.Concat(flags.paths, flags.schemas)
+			before := manifests.Fingerprint(read)
 			again()
-			manifests.Watch(ctx, slices.Concat(flags.paths, flags.schemas), again)
+			manifests.Watch(ctx, read, before, again)
 			return nil
 		},
 	}
