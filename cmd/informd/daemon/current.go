@@ -31,6 +31,7 @@ type current struct {
 	handler  *reloader // of single handlers
 	fitting  *fitting
 	rights   *permissions
+	metrics  *metrics
 	log      *slog.Logger
 	started  []config.Handler // the handlers that the daemon started with
 	loaded   string           // the fingerprint of the manifests that it started with
@@ -93,10 +94,13 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 		}
 		return control.ReloadedAll{}, refused
 	}
-	c.plan.Store(compiled)
+	before := c.plan.Swap(compiled)
 	c.handler.follow(cfg, compiled)
 	c.fitting.set(cfg)
-	replaced := c.handlers.adopt(next, ended)
+	replaced := c.handlers.adopt(next, func() {
+		ended()
+		c.forget(before)
+	})
 	done := control.ReloadedAll{
 		Rules:   control.Changes{Added: rules.Added, Changed: rules.Changed, Gone: rules.Gone},
 		Dropped: rules.Dropped, Handlers: replaced, Metrics: control.Changes(rules.Metrics),
@@ -115,6 +119,24 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 			rules.Dropped, cli.Plural(rules.Dropped, "event")))
 	}
 	return done, nil
+}
+
+// forget forgets the counts of rules and handlers that a plan had, and that are gone.
+func (c *current) forget(before *plan.Plan) {
+	now := c.plan.Load()
+	var rules, handlers []string
+	for _, r := range before.Rules {
+		is := func(other *plan.Rule) bool { return other.Name == r.Name }
+		if !slices.ContainsFunc(now.Rules, is) {
+			rules = append(rules, r.Name)
+		}
+	}
+	for _, h := range before.Handlers {
+		if _, ok := now.Handler(h.Name); !ok {
+			handlers = append(handlers, h.Name)
+		}
+	}
+	c.metrics.forget(rules, handlers)
 }
 
 // preview returns what a reload would change with these manifests, or with those that the daemon reads

@@ -79,6 +79,24 @@ func (m *metrics) acted(d action.Done) {
 	m.actions.WithLabelValues(handler, d.Rule, d.Verb, string(d.Result)).Inc()
 }
 
+// forget drops what was counted for rules and handlers that are gone. What of theirs is still in
+// flight counts anew.
+func (m *metrics) forget(rules, handlers []string) {
+	for _, name := range rules {
+		is := prometheus.Labels{"rule": name}
+		m.deliveries.DeletePartialMatch(is)
+		m.actions.DeletePartialMatch(is)
+	}
+	for _, name := range handlers {
+		is := prometheus.Labels{"handler": name}
+		for _, of := range []interface {
+			DeletePartialMatch(prometheus.Labels) int
+		}{m.deliveries, m.actions, m.latency, m.attempts} {
+			of.DeletePartialMatch(is)
+		}
+	}
+}
+
 // watch adds the counts that the engine and the handlers keep.
 func (m *metrics) watch(
 	eng *engine.Engine, handlers *handlers, last func() *control.LastReload,

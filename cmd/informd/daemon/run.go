@@ -187,7 +187,7 @@ func run(
 	now := &current{
 		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
 		handler: reloader, log: log, started: compiled.Handlers, rights: lacks,
-		loaded: flags.loaded,
+		loaded: flags.loaded, metrics: metrics,
 	}
 	now.plan.Store(compiled)
 	lacks.follow(now.plan.Load, eng)
