@@ -22,7 +22,8 @@ import (
 )
 
 // current is the configuration that the daemon runs. It takes up a changed one: all that can fail is
-// done before anything that runs is touched.
+// done before anything that runs is touched. It has many fields because a reload concerns all parts
+// of the daemon.
 type current struct {
 	paths    []string // of the manifests
 	engine   *engine.Engine

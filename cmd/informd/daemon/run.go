@@ -31,6 +31,7 @@ import (
 // that handlers then get to exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
 const drainTimeout = 20 * time.Second
 
+// runFlags are the flags of informd run. It has many fields because the command has many flags.
 type runFlags struct {
 	manifests           []string
 	kubeconfig, context string
