@@ -117,7 +117,7 @@ var mayImport = map[string][]string{
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate", "cmd/informd/manifests", "plugins/handler", "plugins/serve",
 	},
 	"cmd/informd/schemas":          {"config", "engine/plan", "engine/schema"},
-	"cmd/informd/schemas/served":   {"cmd/informd/cli", "cmd/informd/locate", "engine/schema"},
+	"cmd/informd/schemas/served":   {"cmd/informd/cli", "cmd/informd/locate", "config", "engine/schema"},
 	"cmd/informd/schemas/generate": {"engine/schema"},
 	"cmd/informd/offline": {
 		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "cmd/informd/schemas", "config", "engine/object", "engine/plan",
