@@ -235,6 +235,17 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 	}
 }
 
+// retryLetter retries a letter when the sources have caught up with the server.
+func retryLetter(t *testing.T, e *Engine, id string) error {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := e.RetryLetter(id)
+		if err == nil || !strings.Contains(err.Error(), "not caught up") || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 // If the payload of an event fails, the event becomes a dead letter. It can be delivered once the
 // rule can make the payload, with what its sources hold then. Later events go on.
 func TestFailedPayloadMakesALetter(t *testing.T) {
@@ -248,7 +259,7 @@ func TestFailedPayloadMakesALetter(t *testing.T) {
 	if reason := letters[0].Reason; !strings.Contains(reason, "payload: cannot compare string with int") {
 		t.Errorf("the reason is %s", reason)
 	}
-	if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare") {
+	if err := retryLetter(t, e, letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare") {
 		t.Errorf("retried while the payload still fails: %v", err)
 	}
 	l.put("a", "2")
@@ -260,14 +271,8 @@ func TestFailedPayloadMakesALetter(t *testing.T) {
 	e, stop = l.startWith(manifests("object.data.size"), k)
 	defer stop()
 	again := awaitLetters(t, e, 1)
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // until the source has synced
-		err := e.RetryLetter(again[0].ID)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	if err := retryLetter(t, e, again[0].ID); err != nil {
+		t.Fatal(err)
 	}
 	k.await(t, "that was dead", func(ev handler.Event) bool { return ev.ID == letters[0].ID && string(ev.Payload) == `"1"` })
 	awaitLetters(t, e, 0)
@@ -287,7 +292,7 @@ func TestLetterOfASecretWhosePayloadStillFails(t *testing.T) {
 		if len(letters) != 1 {
 			return false
 		}
-		if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare string with int") {
+		if err := retryLetter(t, e, letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare string with int") {
 			t.Errorf("retried: %v", err)
 		}
 		return true

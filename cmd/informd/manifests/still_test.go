@@ -37,7 +37,12 @@ func TestReadWhileLinksAreSwitched(t *testing.T) {
 		if err := os.Symlink(data, next); err != nil {
 			return err
 		}
-		return os.Rename(next, filepath.Join(folder, "..data"))
+		link := filepath.Join(folder, "..data")
+		before, _ := os.Readlink(link) // there is none at first
+		if err := os.Rename(next, link); err != nil || before == "" {
+			return err
+		}
+		return os.RemoveAll(filepath.Join(folder, before))
 	}
 	must(point(0))
 	for i := range files {
@@ -45,6 +50,8 @@ func TestReadWhileLinksAreSwitched(t *testing.T) {
 		must(os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)))
 	}
 	var isOver atomic.Bool
+	var pause atomic.Int64 // between two versions
+	pause.Store(int64(3 * time.Millisecond))
 	var switching sync.WaitGroup
 	switching.Go(func() {
 		for version := 1; !isOver.Load(); version++ {
@@ -52,16 +59,19 @@ func TestReadWhileLinksAreSwitched(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(time.Duration(pause.Load()))
 		}
 	})
 	defer switching.Wait()
 	defer isOver.Store(true)
-	for range 100 {
+	// The pauses get longer, so that Read finds one that is long enough, however slow the machine.
+	for whole := 0; whole < 20; {
 		read, err := Read([]string{folder})
-		if err != nil { // it may change all the time
+		if err != nil { // it changed all the time
+			pause.Add(int64(time.Millisecond))
 			continue
 		}
+		whole++
 		if len(read) != files {
 			t.Fatalf("%d files", len(read))
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	k8s "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
@@ -47,16 +48,20 @@ func (r *Reader) Catalog(ctx context.Context, of []k8s.GroupVersion) (*Schemas, 
 		return nil, err
 	}
 	catalog := schema.NewCatalog(nil)
-	for gv := range urls(documents, of) {
+	found := urls(documents, of)
+	for gv := range maps.Clone(found) {
 		text, err := read(ctx, documents[gv])
-		if err == nil && text != nil {
+		switch {
+		case err == nil && text == nil:
+			delete(found, gv) // so that it counts as changed when it is there
+		case err == nil:
 			err = catalog.AddOpenAPI(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("schemas of %s: %w", gv, err)
 		}
 	}
-	r.read = urls(documents, of)
+	r.read = found
 	return &Schemas{catalog}, nil
 }
 
@@ -96,11 +101,15 @@ func (r *Reader) Save(ctx context.Context) ([]byte, error) {
 	return text, errors.Join(append(failures, err)...)
 }
 
-// read reads the document of a group and version. It returns nil for an empty one, which the API
-// server has for a moment when the last resource of a group comes or goes.
+// read reads the document of a group and version. While the last resource of a group comes or goes,
+// the API server lists the document for a moment, but it is empty or not there: then read returns
+// nil.
 func read(ctx context.Context, document openapi.GroupVersionWithContext) ([]byte, error) {
 	text, err := document.SchemaWithContext(ctx, "application/json")
-	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil || len(bytes.TrimSpace(text)) == 0:
 		return nil, err
 	}
 	return text, nil
