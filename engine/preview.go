@@ -42,6 +42,8 @@ type RulePreview struct {
 	// Untold says that the rule selects Synced, and would still be told nothing of objects as they
 	// are.
 	Untold bool
+	// Leaves says that the rule would be gone and prunes: what it has applied stays.
+	Leaves bool
 }
 
 // RuleChange is how a rule would change.
@@ -98,7 +100,7 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 		isNamed := func(r *plan.Rule) bool { return r.Name == old.Name }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
 			v.Rules = append(v.Rules, RulePreview{
-				Name: old.Name, Change: RuleGone, Dropped: old.undelivered(),
+				Name: old.Name, Change: RuleGone, Dropped: old.undelivered(), Leaves: old.Prune != nil,
 			})
 		}
 	}
@@ -244,6 +246,9 @@ func Untold(rule string) string {
 	return "it is told nothing of objects as they are: informd rule resync " + rule + " has it see them"
 }
 
+// Left says in words what it means that a rule Leaves what it has applied.
+const Left = "what it has applied stays: informd applied lists it, and gives it to another rule or deletes it"
+
 // String returns the preview of a rule in words.
 func (v RulePreview) String() string {
 	var parts []string
@@ -265,6 +270,9 @@ func (v RulePreview) String() string {
 	}[v.Change]
 	if v.Untold {
 		parts = append(parts, Untold(v.Name))
+	}
+	if v.Leaves {
+		parts = append(parts, Left)
 	}
 	if len(parts) == 0 {
 		return text

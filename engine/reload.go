@@ -21,6 +21,7 @@ import (
 type Reloaded struct {
 	Added, Changed, Gone []string // rules
 	Untold               []string // of Changed: those that are told nothing of objects as they are
+	Leaving              []string // of Gone: those that prune, so that what they have applied stays
 	Dropped              int      // events that waited for rules that are gone
 	Metrics              MetricChanges
 }
@@ -135,6 +136,9 @@ func (r *reload) prepare(ctx context.Context) error {
 		case is == nil:
 			r.gone = append(r.gone, old)
 			r.done.Gone = append(r.done.Gone, old.Name)
+			if old.Prune != nil {
+				r.done.Leaving = append(r.done.Leaving, old.Name)
+			}
 		case is == old:
 		case is.before == nil:
 			r.gone = append(r.gone, old)

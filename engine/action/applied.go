@@ -33,7 +33,7 @@ func (x *Executor) Applied(
 		return nil, fmt.Errorf("list %s by label, in all namespaces: %w", name, f)
 	}
 	for _, m := range all {
-		if m.DeletionTimestamp == nil && m.appliedBy(fieldManager(rule)) {
+		if m.DeletionTimestamp == nil && m.appliedBy(FieldManager(rule)) {
 			key := delta.Key{Namespace: m.Namespace, Name: m.Name}
 			found = append(found, Applied{key, m.Labels, m.Annotations})
 		}

@@ -181,7 +181,7 @@ func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failur
 
 func (t task) request(kind kind, from seen) (r request, err error) {
 	a := t.action
-	r.query = url.Values{"fieldManager": {fieldManager(t.by.Rule)}, "fieldValidation": {"Strict"}}
+	r.query = url.Values{"fieldManager": {FieldManager(t.by.Rule)}, "fieldValidation": {"Strict"}}
 	r.method, r.path = http.MethodPatch, pathOf(a.Resource, a.Namespace, a.Name, a.Subresource)
 	switch a.Verb {
 	case handler.ActionDelete:

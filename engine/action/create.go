@@ -30,7 +30,7 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	case there.DeletionTimestamp != nil:
 		return o, errors.New("an object of the same name is being deleted: " +
 			"when that is gone, informd creates this one")
-	case !createdBy(there, fieldManager(t.by.Rule)):
+	case !createdBy(there, FieldManager(t.by.Rule)):
 		return o, handler.Reject(errExists)
 	}
 	o.result = Unchanged
@@ -66,7 +66,7 @@ func createdBy(m metadata, name string) bool {
 // post creates an object with the resource and the name of a.
 func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome, *failure) {
 	end := t.writes.Begin(resourceOf(a.Resource), keyOf(a), t.by.Rule, t.cause)
-	manager := fieldManager(t.by.Rule)
+	manager := FieldManager(t.by.Rule)
 	got, f := t.client.do(ctx, request{
 		method: http.MethodPost, path: pathOf(a.Resource, a.Namespace),
 		query:       url.Values{"fieldManager": {manager}, "fieldValidation": {"Strict"}},

@@ -83,7 +83,7 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 			Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
 		},
 		Reason: a.Reason, Message: printable.Cut(message, maxEventMessage), Type: typ,
-		Source:              corev1.EventSource{Component: fieldManager(t.by.Rule)},
+		Source:              corev1.EventSource{Component: FieldManager(t.by.Rule)},
 		ReportingController: controller, ReportingInstance: printable.Cut(t.by.Rule, maxManager),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}

@@ -48,9 +48,9 @@ func isSameResource(a, b handler.Resource) bool {
 // maxManager bounds a field manager's name in bytes, as the API server does.
 const maxManager = 128
 
-// fieldManager returns the name under which the API server records what a rule owns: informd/RULE.
+// FieldManager returns the name under which the API server records what a rule owns: informd/RULE.
 // A name that is too long is cut, and a hash keeps it distinct.
-func fieldManager(rule string) string {
+func FieldManager(rule string) string {
 	name := "informd/" + rule
 	if len(name) <= maxManager {
 		return name

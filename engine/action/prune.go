@@ -135,7 +135,7 @@ func (t task) superfluous(
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
 		if !applied[keyOf(deletion)] && m.DeletionTimestamp == nil &&
-			m.appliedBy(fieldManager(t.by.Rule)) {
+			m.appliedBy(FieldManager(t.by.Rule)) {
 			deletions = append(deletions, deletion)
 		}
 	}
@@ -158,7 +158,7 @@ var errNotOurs = errors.New("the object exists and the rule did not apply it, " 
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
-	return t.prunes && there.UID != "" && !there.appliedBy(fieldManager(t.by.Rule))
+	return t.prunes && there.UID != "" && !there.appliedBy(FieldManager(t.by.Rule))
 }
 
 // appliedBy reports whether a field manager applied any of the object.

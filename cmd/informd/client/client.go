@@ -18,11 +18,11 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 )
 
-// NewCommands returns informd status, explain, events, get, eval, dead and rule.
+// NewCommands returns informd status, explain, events, plan, reload, get, eval, dead, rule and applied.
 func NewCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newExplainCommand(), newEventsCommand(), newPlanCommand(), newReloadAllCommand(), newGetCommand(),
-		newEvalCommand(), newDeadCommand(), newRuleCommand(),
+		newEvalCommand(), newDeadCommand(), newRuleCommand(), newAppliedCommand(),
 	}
 }
 

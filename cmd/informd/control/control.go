@@ -153,6 +153,7 @@ type PlannedRule struct {
 	Lists   bool   `json:"lists,omitempty"`   // and what informers that are new list
 	Dropped int    `json:"dropped,omitempty"` // deliveries that wait
 	Untold  bool   `json:"untold,omitempty"`  // it is told nothing of objects as they are
+	Leaves  bool   `json:"leaves,omitempty"`  // it is gone, and what it has applied stays
 	Text    string `json:"text"`              // all of it in words
 }
 

@@ -115,6 +115,9 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	for _, name := range rules.Untold {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, engine.Untold(name)))
 	}
+	for _, name := range rules.Leaving {
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, engine.Left))
+	}
 	if rules.Dropped > 0 {
 		done.Notes = append(done.Notes, fmt.Sprintf("dropped %d %s that waited for rules that are gone",
 			rules.Dropped, cli.Plural(rules.Dropped, "event")))
@@ -178,7 +181,7 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	for _, r := range v.Rules {
 		out.Rules = append(out.Rules, control.PlannedRule{
 			Name: r.Name, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
-			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Text: r.String(),
+			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Leaves: r.Leaves, Text: r.String(),
 		})
 	}
 	return out, nil

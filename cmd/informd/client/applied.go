@@ -1,0 +1,286 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/applied"
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/locate"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/engine/object"
+)
+
+// newAppliedCommand returns informd applied.
+func newAppliedCommand() *cobra.Command {
+	return cli.NewGroup("applied", "List, adopt and prune what rules have applied", "",
+		newAppliedListCommand(), newAppliedAdoptCommand(), newAppliedPruneCommand())
+}
+
+// whichRules ends the help of the commands about applied objects.
+const whichRules = `
+The command asks the API server, with your rights, for the objects of every resource with the label
+that rules with prune put on what they apply, and leaves out those that only have the label. Rules
+without prune leave no such label. Which rules there are, it asks the running daemon, or reads from the
+manifests that -f names.`
+
+// appliedFlags are the flags of the commands about applied objects.
+type appliedFlags struct {
+	*controlFlags
+	paths []string
+}
+
+func addAppliedFlags(cmd *cobra.Command) *appliedFlags {
+	f := &appliedFlags{controlFlags: addControlFlags(cmd)}
+	cli.OptionalManifestFlag(cmd, &f.paths)
+	return f
+}
+
+// rules returns the names of the rules that there are.
+func (f *appliedFlags) rules(ctx context.Context) (names []string, err error) {
+	if len(f.paths) == 0 {
+		err := f.ask(func(c *control.Client) error {
+			names, err = ruleNames(ctx, c)
+			return err
+		})
+		if err != nil {
+			return nil, cli.Failed(fmt.Errorf("which rules are there? %w; or name their manifests with -f",
+				errors.Unwrap(err)))
+		}
+		return names, nil
+	}
+	config, _, err := manifests.Load(f.paths)
+	if err != nil {
+		return nil, cli.Failed(err)
+	}
+	for _, r := range config.Rules {
+		names = append(names, r.Name)
+	}
+	return names, nil
+}
+
+// find returns what a rule has applied, or all rules have if rule is empty. It prints what could not
+// be listed; isWhole says that there was nothing of it.
+func (f *appliedFlags) find(
+	cmd *cobra.Command, rule string,
+) (c *applied.Cluster, found []applied.Object, isWhole bool, err error) {
+	config, err := locate.Cluster(f.kubeconfig, f.context)
+	if err != nil {
+		return nil, nil, false, cli.Failed(err)
+	}
+	config.QPS = -1
+	c, err = applied.NewCluster(config)
+	if err != nil {
+		return nil, nil, false, cli.Failed(fmt.Errorf("set up the connection to %s: %w", config.Host, err))
+	}
+	found, unlisted, err := c.Find(cmd.Context(), rule)
+	if err != nil {
+		return nil, nil, false, cli.Failed(fmt.Errorf("list applied objects: %w", err))
+	}
+	for _, err := range unlisted {
+		fmt.Fprintln(cmd.ErrOrStderr(), "not listed:", cli.Printable(err.Error()))
+	}
+	return c, found, len(unlisted) == 0, nil
+}
+
+var errNotWhole = errors.New("some resources could not be listed")
+
+// ofRuleThatIsGone returns what a rule has applied that must be gone.
+func (f *appliedFlags) ofRuleThatIsGone(
+	cmd *cobra.Command, rule string, rules []string,
+) (*applied.Cluster, []applied.Object, bool, error) {
+	if slices.Contains(rules, rule) {
+		return nil, nil, false, cli.Failed(fmt.Errorf("there is a rule %s: what it has applied belongs to it", rule))
+	}
+	return f.find(cmd, rule)
+}
+
+// appliedObject is an object as -o json prints it.
+type appliedObject struct {
+	Rule      string `json:"rule"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Left      bool   `json:"left"` // the rule is gone
+}
+
+func newAppliedListCommand() *cobra.Command {
+	var rule, output string
+	cmd := &cobra.Command{
+		Use:   "list [--rule NAME] [-f PATH…] [-o json]",
+		Short: "List what rules have applied, also rules that are gone",
+		Long: `List the objects in the cluster that rules with prune have applied. An object is left if its rule
+is gone: nobody updates it, and nobody deletes it. informd applied adopt gives it to another rule,
+informd applied prune deletes it.
+` + whichRules + `
+
+Exit code 0: done. 1: something could not be listed, and stands on standard error. 2: the command line
+is wrong.`,
+		Args: cli.NoArguments,
+	}
+	f := addAppliedFlags(cmd)
+	cmd.Flags().StringVar(&rule, "rule", "", "only of the rule `NAME`")
+	outputFlag(cmd, &output, "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		rules, err := f.rules(cmd.Context())
+		if err != nil {
+			return err
+		}
+		_, found, isWhole, err := f.find(cmd, rule)
+		if err != nil {
+			return err
+		}
+		if err := writeApplied(cmd, found, rules, output); err != nil {
+			return err
+		}
+		if !isWhole {
+			return cli.Failed(errNotWhole)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func writeApplied(cmd *cobra.Command, found []applied.Object, rules []string, output string) error {
+	all := make([]appliedObject, 0, len(found))
+	for _, o := range found {
+		all = append(all, appliedObject{
+			o.Rule, object.ResourceName(o.Resource), o.Namespace(), o.Name(), !slices.Contains(rules, o.Rule),
+		})
+	}
+	if output == "json" {
+		return writeDocument(cmd.OutOrStdout(), output, all)
+	}
+	if len(all) == 0 {
+		return cli.Show(cmd, "no rule with prune has applied anything\n")
+	}
+	t := newTable(cmd.OutOrStdout(), "RULE", "STATE", "RESOURCE", "NAMESPACE", "NAME")
+	for _, o := range all {
+		state := "kept"
+		if o.Left {
+			state = "left"
+		}
+		t.row(o.Rule, state, o.Resource, o.Namespace, o.Name)
+	}
+	return t.flush()
+}
+
+func newAppliedPruneCommand() *cobra.Command {
+	var rule string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "prune --rule NAME [-f PATH…] [--yes]",
+		Short: "Delete what a rule that is gone has applied",
+		Long: `Delete the objects that a rule that is gone has applied. Without --yes, the command only says
+which. It refuses a rule that there is: that prunes by itself. An object that has changed since the
+command listed it stays, and is named.
+
+Another informd may have a rule of that name, which applies the same labels: look at the list first.
+` + whichRules + `
+
+Exit code 0: done. 1: something could not be listed or deleted. 2: the command line is wrong.`,
+		Args: cli.NoArguments,
+	}
+	f := addAppliedFlags(cmd)
+	cmd.Flags().StringVar(&rule, "rule", "", "the `NAME` of the rule that is gone")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if rule == "" {
+			return errors.New("--rule is missing: name the rule that is gone")
+		}
+		rules, err := f.rules(cmd.Context())
+		if err != nil {
+			return err
+		}
+		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, rule, rules)
+		if err != nil {
+			return err
+		}
+		return carryOut(cmd, found, isWhole, yes, "deleted", func(o applied.Object) error {
+			return c.Delete(cmd.Context(), o)
+		})
+	}
+	return cmd
+}
+
+func newAppliedAdoptCommand() *cobra.Command {
+	var from, to string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "adopt --from NAME --to NAME [-f PATH…] [--yes]",
+		Short: "Give what a rule that is gone has applied to another rule",
+		Long: `Make the objects that a rule that is gone has applied those of another rule: it updates them, and
+prunes those that it does not apply. Do this after renaming a rule with prune. Without --yes, the
+command only says which. An object that has changed since the command listed it stays, and is named.
+
+The other rule must be there. It prunes what it has adopted and does not want when it looks for what it
+left: at its start.
+` + whichRules + `
+
+Exit code 0: done. 1: something could not be listed or changed. 2: the command line is wrong.`,
+		Args: cli.NoArguments,
+	}
+	f := addAppliedFlags(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "the `NAME` of the rule that is gone")
+	cmd.Flags().StringVar(&to, "to", "", "the `NAME` of the rule that gets the objects")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if from == "" || to == "" {
+			return errors.New("--from or --to is missing: name the rule that is gone, and the other one")
+		}
+		rules, err := f.rules(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(rules, to) {
+			return cli.Failed(fmt.Errorf("there is no rule %s", to))
+		}
+		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, from, rules)
+		if err != nil {
+			return err
+		}
+		return carryOut(cmd, found, isWhole, yes, "adopted", func(o applied.Object) error {
+			return c.Adopt(cmd.Context(), o, to)
+		})
+	}
+	return cmd
+}
+
+// carryOut does something to objects, or says to which it would.
+func carryOut(
+	cmd *cobra.Command, found []applied.Object, isWhole, yes bool, done string,
+	do func(applied.Object) error,
+) error {
+	failed := 0
+	for _, o := range found {
+		var err error
+		text := "would be " + done
+		if yes {
+			err, text = do(o), done
+		}
+		if err != nil {
+			failed++
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cli.Printable(o.String()), cli.Printable(err.Error()))
+			continue
+		}
+		if err := cli.Show(cmd, "%s: %s\n", cli.Printable(o.String()), text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case failed > 0:
+		return cli.Failed(fmt.Errorf("%d of %d objects could not be %s", failed, len(found), done))
+	case !isWhole:
+		return cli.Failed(errNotWhole)
+	case len(found) == 0:
+		return cli.Show(cmd, "there is nothing that it has applied\n")
+	case !yes:
+		return cli.Show(cmd, "nothing was changed: repeat the command with --yes\n")
+	}
+	return nil
+}
