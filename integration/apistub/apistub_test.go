@@ -285,7 +285,8 @@ func TestForbidFailAndWithdraw(t *testing.T) {
 	if got := discovered(t, disco); !cmp.Equal(got, []string{"example.com/v1 widgets", "v1 nodes", "v1 pods"}) {
 		t.Errorf("discovered %v", got)
 	}
-	w := open(t, client, widgets, metav1.ListOptions{ResourceVersion: s.ResourceVersion()})
+	last := metav1.ListOptions{ResourceVersion: s.ResourceVersion()}
+	w := open(t, client, widgets, last)
 	s.AwaitWatches(widgets, 1)
 	s.Withdraw(widgets)
 	if ev, more := <-w.ResultChan(); more {
@@ -300,6 +301,8 @@ func TestForbidFailAndWithdraw(t *testing.T) {
 	if _, err := disco.ServerResourcesForGroupVersion("example.com/v1"); !apierrors.IsNotFound(err) {
 		t.Errorf("group version of a withdrawn resource: %v", err)
 	}
+	s.Serve(widgets, "Widget", true)
+	wantGone(t, open(t, client, widgets, last))
 }
 
 func TestListsAreHeldAndSlow(t *testing.T) {

@@ -83,12 +83,14 @@ func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced 
 }
 
 // Withdraw stops serving a resource. Its objects are gone without an event, its watches end,
-// requests get 404, and discovery does not list it. To imitate the deletion of a CRD, delete the
+// requests get 404, and discovery does not list it. If it is served again, no watch can go on where it
+// ended. To imitate the deletion of a CRD, delete the
 // objects first.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) {
 	s.set(func() {
 		if res := s.resources[gvr]; res != nil {
 			delete(s.resources, gvr)
+			s.rv++ // what Serve forgets next includes all that a watch has seen
 			s.drop(res)
 		}
 	})
