@@ -32,8 +32,8 @@ type Action struct {
 	At      Text // the verb
 
 	Resource    schema.GroupVersionResource // zero: the resource of the rule's source
-	ResourceAt  Text
-	Subresource string // "" or status
+	ResourceAt  Text                        // also of a mistaken resource; zero: none is given
+	Subresource string                      // "" or status
 
 	// The object of a patch, delete or event; nil: that of the change. A nil UID or ResourceVersion
 	// is not checked.
@@ -162,9 +162,7 @@ func (r *reader) verb(a *Action, f mapping) {
 // target reads the action's resource and subresource.
 func (a *Action) target(r *reader, n *yaml.Node, what string) {
 	a.Resource, a.Subresource = r.target(n, what, a.Verb == Apply || a.Verb == Patch)
-	if a.Resource != (schema.GroupVersionResource{}) {
-		a.ResourceAt = r.text(n)
-	}
+	a.ResourceAt = r.text(n)
 }
 
 // target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE. It takes a /status after it only if

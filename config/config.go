@@ -61,6 +61,7 @@ type Source struct {
 	Name          string
 	At            Text // the name, where the manifest has it
 	Resource      schema.GroupVersionResource
+	ResourceAt    Text
 	Namespaces    []string      // nil: all
 	LabelSelector string        // canonical, so that equal selections compare equal; "": everything
 	FieldSelector string        // canonical, too

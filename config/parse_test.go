@@ -70,6 +70,7 @@ func TestEveryField(t *testing.T) {
 			Name:          "pods",
 			At:            NewText("pods"),
 			Resource:      schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+			ResourceAt:    NewText("v1/pods"),
 			Namespaces:    []string{"shop", "pay"},
 			LabelSelector: "app=shop,tier=web",
 			FieldSelector: "metadata.name=x,status.phase!=Succeeded",
@@ -143,7 +144,8 @@ func TestDefaults(t *testing.T) {
 	want := &Config{
 		Sources: []Source{{
 			Name: "things", At: NewText("things"),
-			Resource: schema.GroupVersionResource{Group: "stable.example.com", Version: "v1beta1", Resource: "things"},
+			Resource:   schema.GroupVersionResource{Group: "stable.example.com", Version: "v1beta1", Resource: "things"},
+			ResourceAt: NewText("stable.example.com/v1beta1/things"),
 		}},
 		Handlers: []Handler{{
 			Name: "log", At: NewText("log"), Builtin: "log", Concurrency: 8, Timeout: 30 * time.Second,

@@ -25,6 +25,7 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 		Name:          name.String(),
 		At:            name,
 		Resource:      r.resource(spec.need("resource")),
+		ResourceAt:    r.text(spec.get("resource")),
 		Namespaces:    r.namespaces(spec.get("namespaces")),
 		LabelSelector: r.labelSelector(spec.get("labelSelector")),
 		FieldSelector: r.fieldSelector(spec.get("fieldSelector")),

@@ -243,7 +243,8 @@ func (v *RulePreview) count(before bool, r *plan.Rule, tree any, now time.Time) 
 
 // Untold says in words what it means that a changed rule is Untold.
 func Untold(rule string) string {
-	return "it is told nothing of objects as they are: informd rule resync " + rule + " has it see them"
+	return "objects hear of it at their next change; to have the rule see all now: " +
+		"informd rule resync " + rule
 }
 
 // Left says in words what it means that a rule Leaves what it has applied.

@@ -120,11 +120,52 @@ func syntaxError(text string, err error) *Error {
 	if strings.Contains(message, "unexpected end") {
 		offset = len(text)
 	}
+	if message == "literal not terminated" {
+		offset = openString(text)
+		message = "the string that begins here has no closing " + text[offset:offset+1]
+	}
 	offset, message = hintForSyntax(text, offset, message)
 	if message == `unexpected "="` {
 		message += "; what compares is =="
 	}
 	return &Error{offset, message}
+}
+
+// openString returns where the string begins that the text does not close. The lexer has found one,
+// and reports where it gave up.
+func openString(text string) int {
+	for i := 0; i < len(text); i++ {
+		switch rest := text[i:]; {
+		case strings.HasPrefix(rest, "//"):
+			i += len(firstLine(rest))
+		case strings.HasPrefix(rest, "/*"):
+			i += max(strings.Index(rest[2:], "*/"), 0) + 3
+		case strings.ContainsRune("\"'`", rune(text[i])):
+			length := stringLength(rest)
+			if length < 0 {
+				return i
+			}
+			i += length - 1
+		}
+	}
+	return 0
+}
+
+// stringLength returns the length of the string that text begins with, with its quotes, or -1 if
+// nothing closes it. In backquotes, \ is a letter, and a string may have several lines.
+func stringLength(text string) int {
+	isRaw := text[0] == '`'
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] == text[0]:
+			return i + 1
+		case text[i] == '\n' && !isRaw:
+			return -1
+		case text[i] == '\\' && !isRaw:
+			i++
+		}
+	}
+	return -1
 }
 
 func firstLine(s string) string {

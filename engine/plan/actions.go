@@ -97,7 +97,7 @@ func (b *builder) action(
 
 // checkVersion reports an object whose apiVersion is not that of the action's resource.
 func (b *builder) checkVersion(a config.Action) {
-	if a.Object == nil || a.ResourceAt.IsZero() {
+	if a.Object == nil || a.Resource == (schema.GroupVersionResource{}) {
 		return
 	}
 	want := a.Resource.GroupVersion().String()

@@ -41,7 +41,7 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 	}
 	for _, s := range c.Sources {
 		m.at = Misfit{Source: s.Name}
-		m.resource(s.Resource, s.At)
+		m.resource(s.Resource, s.ResourceAt)
 		for _, index := range s.Indexes {
 			m.check(index.Expr, expr.Typing{Object: m.objectsOf(s.Resource)})
 		}
@@ -184,16 +184,25 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 	} {
 		m.fits(v, as, expr.Typed{})
 	}
-	resource := a.Resource
-	m.resource(resource, a.ResourceAt)
-	if resource == (schema.GroupVersionResource{}) {
-		resource = source.Resource
-	}
-	target := m.objectsOf(resource)
+	m.resource(a.Resource, a.ResourceAt)
+	target := m.target(a, source)
 	m.fits(a.Object, as, target)
 	if a.Patch != nil && a.JSONPatch {
 		m.operations(a.Patch, as, target)
 	} else {
 		m.fits(a.Patch, as, target)
 	}
+}
+
+// target returns the objects that an action is about. If its resource is mistaken, they may be
+// anything.
+func (m *fitting) target(a config.Action, source config.Source) expr.Typed {
+	makesObject := a.Verb == config.Apply || a.Verb == config.Create
+	switch {
+	case a.Resource != (schema.GroupVersionResource{}):
+		return m.objectsOf(a.Resource)
+	case makesObject || !a.ResourceAt.IsZero():
+		return expr.Typed{}
+	}
+	return m.objectsOf(source.Resource)
 }

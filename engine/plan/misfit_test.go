@@ -120,6 +120,38 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
+// A misspelt resource is reported where the manifest has it, and nothing is said of the objects.
+func TestMisspeltResources(t *testing.T) {
+	t.Parallel()
+	const misspelt = `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: deployments}
+spec: {resource: apps/v1/deploymnts}
+`
+	cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(misspelt)}})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	found := plan.Misfits(cfg, known{})
+	if len(found) != 1 || found[0].Line != 5 || found[0].Column != len("spec: {resource: ")+1 {
+		t.Errorf("found %v, want one at the resource", found)
+	}
+
+	// Without its resource, what an action makes is not an object of the source.
+	const singular = `{actions: [{apply: {resource: v1/configmap, object: {metadata: {name: x}, data: {a: b}}}}, ` +
+		`{apply: {resource: configmaps, object: {apiVersion: v1, metadata: {name: x}}}}]}`
+	text := strings.Replace(sources, "spec:\n  source: deployments\n",
+		"spec: "+strings.TrimSuffix(singular, "}")+", source: deployments}\n", 1)
+	cfg, mistakes = config.Parse([]config.File{{Path: "a.yaml", Data: []byte(text)}})
+	if len(mistakes) != 2 {
+		t.Errorf("mistakes %v, want those of the two resources", mistakes)
+	}
+	for _, misfit := range plan.Misfits(cfg, known{}) {
+		t.Error(misfit.Mistake)
+	}
+}
+
 // misfits checks a rule about deployments.
 func misfits(t *testing.T, rule string) []plan.Misfit {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Line is one rule of a Role, or of a ClusterRole if Namespace is empty.
@@ -108,11 +109,34 @@ func Text(lines []Line) string {
 			b.WriteString(role + "\n")
 		}
 		for _, comment := range l.Comments {
-			b.WriteString("  # " + comment + "\n")
+			b.WriteString(Comment("  ", comment))
 		}
 		b.WriteString("  " + l.String() + "\n")
 	}
 	return b.String()
+}
+
+const width = 100 // columns of a comment
+
+// Comment returns text as lines of a YAML comment behind indent. Lines after the first are indented
+// further.
+func Comment(indent, text string) string {
+	words := strings.TrimLeft(text, " ")
+	begin := indent + "# " + text[:len(text)-len(words)]
+	var b strings.Builder
+	line := begin
+	for i, word := range strings.Split(words, " ") {
+		switch {
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			b.WriteString(line + "\n")
+			line = begin + "  " + word
+		default:
+			line += " " + word
+		}
+	}
+	return b.String() + line + "\n"
 }
 
 // Account is the service account that gets the rights.
@@ -142,7 +166,7 @@ func Manifests(lines []Line, to Account) string {
 			rbacGroup, kind, scalar(to.role()), in)
 		for ; end < len(lines) && lines[end].Namespace == namespace; end++ {
 			for _, comment := range lines[end].Comments {
-				b.WriteString("# " + comment + "\n")
+				b.WriteString(Comment("", comment))
 			}
 			b.WriteString(lines[end].String() + "\n")
 		}

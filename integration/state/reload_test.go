@@ -244,7 +244,7 @@ func TestReloadCommand(t *testing.T) {
 	k.Sees(d, "new NS/web updated")
 
 	write(strings.Replace(more, "handler: log", "handler: log, when: object.data.size != '0'", 1))
-	untold := ": it is told nothing of objects as they are: informd rule resync stays has it see them\n"
+	untold := ": objects hear of it at their next change; to have the rule see all now: informd rule resync stays\n"
 	if out := state.Command("plan"); out != "rule stays changes"+untold {
 		t.Errorf("informd plan:\n%s", out)
 	}

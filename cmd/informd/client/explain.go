@@ -62,8 +62,8 @@ Exit code 0: it has an answer. 1: there is none. 2: the command line is wrong.`,
 	}
 	flags := addControlFlags(cmd)
 	f := cmd.Flags()
-	f.StringArrayVarP(&x.manifests, "file", "f", nil,
-		"file or folder with manifests; can be repeated: ask no daemon (`PATH`)")
+	f.StringArrayVarP(&x.manifests, "filename", "f", nil,
+		"ask no daemon; `PATH` of a manifest, or of a folder tree; repeatable")
 	f.StringVar(&x.object, "object", "",
 		"with -f: `FILE` with the object, in YAML or JSON; - is standard input")
 	f.StringVar(&x.old, "old", "", "with -f: `FILE` with the object's state before")

@@ -118,7 +118,7 @@ func (f *flags) print(p *plan.Plan, needs []rights.Need, to rights.Account) stri
 	}
 	b.WriteString("# The least rights that informd needs for: " + strings.Join(paths, " ") + "\n")
 	for _, sentence := range rights.Unknown(p) {
-		b.WriteString("# " + sentence + "\n")
+		b.WriteString(rights.Comment("", sentence))
 	}
 	b.WriteString(rights.Manifests(rights.Lines(needs), to))
 	return b.String()
