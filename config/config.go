@@ -165,6 +165,8 @@ type Retry struct {
 type Rule struct {
 	Name       string
 	At         Text
+	Formerly   string // the name that the rule had; empty if it has not been renamed
+	FormerlyAt Text
 	Source     string // empty if the rule has a Schedule alone, and is about itself
 	SourceAt   Text
 	Handler    string // empty if the rule has Actions or Metrics

@@ -41,6 +41,7 @@ func Parse(files []File) (*Config, Mistakes) {
 		}
 	}
 	p.checkReferences()
+	p.checkFormer()
 	p.checkPayloads()
 	if p.manifests == 0 && len(p.mistakes) == 0 {
 		p.mistakes = append(p.mistakes, noManifest(read))
@@ -161,6 +162,36 @@ func (p *parser) checkReferences() {
 	}
 	for _, m := range p.mentions {
 		p.checkMention(m)
+	}
+}
+
+// checkFormer reports former names that cannot be: each belongs to one rule, and no rule has it now.
+func (p *parser) checkFormer() {
+	successors := make(map[string]string)
+	for i := range p.config.Rules {
+		r := &p.config.Rules[i]
+		name := r.Formerly
+		if name == "" {
+			continue
+		}
+		at, isThere := p.names[kindRule].at[name]
+		message := ""
+		switch {
+		case name == r.Name:
+			message = fmt.Sprintf("spec.formerly is the name that the rule has now: leave it out, "+
+				"or name the one that it had before %s", quote(name))
+		case isThere:
+			message = fmt.Sprintf("spec.formerly: the rule %s is still there (%s): remove it, "+
+				"because what it had belongs to one rule", quote(name), at)
+		case successors[name] != "":
+			message = fmt.Sprintf("spec.formerly: the rule %s was formerly %s too: what that had "+
+				"belongs to one rule", quote(successors[name]), quote(name))
+		}
+		if message != "" {
+			p.mistakes = append(p.mistakes, r.FormerlyAt.Mistake(0, message))
+			continue
+		}
+		successors[name] = r.Name
 	}
 }
 

@@ -79,7 +79,21 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		rule.Payload = new(Value) // its mistake is reported; the rule still has a payload
 	}
 	rule.Handler, rule.HandlerAt = r.reference(spec.get("handler"), "spec.handler")
+	rule.Formerly, rule.FormerlyAt = r.formerName(spec.get("formerly"))
 	r.config.Rules = append(r.config.Rules, rule)
+}
+
+// formerName reads the name that a rule had before it was renamed. checkFormer later compares it
+// with those of other rules.
+func (r *reader) formerName(n *yaml.Node) (string, Text) {
+	name, at := r.reference(n, "spec.formerly")
+	if name != "" {
+		if fault := notLabel("spec.formerly", name); fault != "" {
+			r.mistake(n, "%s", fault)
+			return "", Text{}
+		}
+	}
+	return name, at
 }
 
 // ruleSource reads the source of a rule that must have one.

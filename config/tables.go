@@ -152,6 +152,8 @@ var ruleFields = fields{
 		"The default is ignore."),
 	is("metrics", atMost(maxMetrics, listOf(mappingOf(metricFields))),
 		"Gauges over the members of the rule, and counters of its changes, shown on /metrics."),
+	is("formerly", aDNSLabel, "The name that the rule had before it was renamed. The rule keeps what it "+
+		"had then."),
 }
 
 var countFields = fields{

@@ -15,11 +15,11 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 	}
 	o.Acts, o.ActsItself = true, r.Actions != nil
 	if o.ActsItself && r.Handler != "" {
-		o.Actor = e.acting.ofRules(e.rule)
+		o.Actor = e.acting.ofRules(e.maker)
 	}
 	if !r.OwnChanges {
 		r.knowsOwn = true
-		o.Own = own{e.acting.writes, r.Source.Resource, r.Name}
+		o.Own = own{e.acting.writes, r.Source.Resource, r.Name, r.Former}
 	}
 }
 

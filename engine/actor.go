@@ -166,9 +166,13 @@ func (r *runningRule) asksFor(a handler.Action) bool {
 
 func (a *actor) by(ev *handler.Event) action.By {
 	r := a.rule(ev.Rule)
-	return action.By{
+	by := action.By{
 		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.preparer.IsConfidential(),
 	}
+	if r != nil {
+		by.Former = r.Former
+	}
+	return by
 }
 
 // Check implements dispatch.Actor.
@@ -245,11 +249,13 @@ type own struct {
 	writes   *action.Writes
 	resource schema.GroupVersionResource
 	rule     string
+	former   string // the name that it had, or empty
 }
 
 // Mine implements dispatch.Own.
 func (o own) Mine(key delta.Key, version string) bool {
-	return o.writes.Made(o.resource, key, o.rule, version)
+	return o.writes.Made(o.resource, key, o.rule, version) ||
+		o.former != "" && o.writes.Made(o.resource, key, o.former, version)
 }
 
 // Begun implements dispatch.Own.
@@ -257,5 +263,6 @@ func (o own) Begun() uint64 { return o.writes.Begun() }
 
 // Writing implements dispatch.Own.
 func (o own) Writing(key delta.Key, first uint64) bool {
-	return o.writes.Writing(o.resource, key, o.rule, first)
+	return o.writes.Writing(o.resource, key, o.rule, first) ||
+		o.former != "" && o.writes.Writing(o.resource, key, o.former, first)
 }

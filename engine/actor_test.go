@@ -21,7 +21,7 @@ func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
 		o := configMap(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"%d"}}`, version))
 		return delta.Delta{Type: delta.Added, Object: o}
 	}
-	o := own{action.NewWrites(), configMaps, "r"}
+	o := own{action.NewWrites(), configMaps, "r", ""}
 	key := at(6).Key()
 	o.writes.Begin(configMaps, key, "r", action.Cause{})("6", "7")
 	updated := func(from, to int) delta.Delta {

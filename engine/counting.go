@@ -17,7 +17,7 @@ import (
 // counting counts the matches of one rule with a count, which may come from several informers and
 // from the dispatcher. It records what it has counted.
 type counting struct {
-	rule  string
+	rule  string // its ID
 	count *rule.Count
 	store *state.Store // nil if nothing is kept
 
@@ -33,7 +33,7 @@ type counting struct {
 const maxLate = 24 * time.Hour
 
 // newCounting returns what counts the matches of a rule, or nil if the rule has no count.
-func (e *Engine) newCounting(name string, c *rule.Count) *counting {
+func (e *Engine) newCounting(id string, c *rule.Count) *counting {
 	if c == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (e *Engine) newCounting(name string, c *rule.Count) *counting {
 	if c.At != nil {
 		late = maxLate
 	}
-	return &counting{rule: name, count: c, store: e.store, windows: count.New(c.Times, c.Within, late)}
+	return &counting{rule: id, count: c, store: e.store, windows: count.New(c.Times, c.Within, late)}
 }
 
 // add counts a match, and reports whether it goes on. It is called within a cut, and records in it
@@ -116,11 +116,11 @@ func (e *Engine) restoreCounts(notes map[noteID][]byte) {
 		}
 	}
 	for _, r := range e.work().rules {
-		if r.counting.restore(saved[r.Name]) {
+		if r.counting.restore(saved[r.id]) {
 			continue
 		}
-		for name := range saved[r.Name] {
-			e.store.DeleteNote(r.Name, name)
+		for name := range saved[r.id] {
+			e.store.DeleteNote(r.id, name)
 		}
 		r.counting.begin()
 	}

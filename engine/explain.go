@@ -134,7 +134,7 @@ func (e *Engine) addDelivery(
 			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, hides),
 		}
 		if d := &now.First; now.HasFirst {
-			x.Delivery.ID, x.Delivery.Event = d.Delta.ID(r.Name), d.Delta.Type.String()
+			x.Delivery.ID, x.Delivery.Event = r.lane.ID(now), d.Delta.Type.String()
 			x.Delivery.Attempts, x.Delivery.Failures = d.Attempts, d.Failures
 		}
 		n := len(x.Attempts)

@@ -39,7 +39,6 @@ func (e *Engine) gathering(r *runningRule, ends bool) *dispatch.Gathering {
 	if e.store == nil {
 		return g
 	}
-	name := r.Name
 	r.gathered = &laneStore{e.gatheredIn(r), r.preparer}
 	g.Store = r.gathered
 	if ends {
@@ -49,16 +48,16 @@ func (e *Engine) gathering(r *runningRule, ends bool) *dispatch.Gathering {
 	g.Told = func(id rule.Group, t dispatch.Told) {
 		value, err := json.Marshal(lastTold{t.At.UnixMilli(), t.Key.Namespace, t.Key.Name})
 		if err == nil { // it always is
-			e.store.PutNote(state.Note{Rule: name, Name: groupNote + id.String(), Value: value})
+			e.store.PutNote(state.Note{Rule: r.id, Name: groupNote + id.String(), Value: value})
 		}
 	}
-	g.Forget = func(id rule.Group) { e.store.DeleteNote(name, groupNote+id.String()) }
+	g.Forget = func(id rule.Group) { e.store.DeleteNote(r.id, groupNote+id.String()) }
 	return g
 }
 
 func (e *Engine) gatheredIn(r *runningRule) *state.Lane {
 	options := state.LaneOptions{Secret: r.preparer.IsSecret()}
-	return e.store.Lane(gatheredLane(r.Name), options)
+	return e.store.Lane(gatheredLane(r.id), options)
 }
 
 // group returns the group of a change.
@@ -71,7 +70,7 @@ func (p *preparer) group(d delta.Delta) rule.Group {
 // loadGathered returns what the state has of a rule's gathered changes. A rule that gathers no more
 // has some left if the run before has ended before their event.
 func (e *Engine) loadGathered(r *runningRule, notes map[noteID][]byte) ([]state.LaneKey, error) {
-	_, has := notes[noteID{r.Name, gathersNote}]
+	_, has := notes[noteID{r.id, gathersNote}]
 	if has && r.Group == nil {
 		r.lane.StopGathering(*e.gathering(r, true))
 	}
@@ -92,7 +91,7 @@ func (e *Engine) resumeGathered(r *runningRule, keys []state.LaneKey, notes map[
 	}
 	told := make(map[rule.Group]dispatch.Told)
 	for id, value := range notes {
-		if hexID, ok := strings.CutPrefix(id.name, groupNote); ok && id.rule == r.Name {
+		if hexID, ok := strings.CutPrefix(id.name, groupNote); ok && id.rule == r.id {
 			var last lastTold
 			group, ok := count.ParseValue(hexID)
 			if ok && json.Unmarshal(value, &last) == nil && r.Group != nil {
@@ -100,22 +99,22 @@ func (e *Engine) resumeGathered(r *runningRule, keys []state.LaneKey, notes map[
 				told[group] = dispatch.Told{At: time.UnixMilli(last.At), Key: key}
 				continue
 			}
-			e.store.DeleteNote(r.Name, id.name)
+			e.store.DeleteNote(r.id, id.name)
 		}
 	}
-	switch _, has := notes[noteID{r.Name, gathersNote}]; {
+	switch _, has := notes[noteID{r.id, gathersNote}]; {
 	case r.Group != nil && !has:
-		e.store.PutNote(state.Note{Rule: r.Name, Name: gathersNote, Value: []byte("{}")})
+		e.store.PutNote(state.Note{Rule: r.id, Name: gathersNote, Value: []byte("{}")})
 	case r.Group == nil && len(keys) == 0:
-		e.store.DeleteNote(r.Name, gathersNote)
+		e.store.DeleteNote(r.id, gathersNote)
 	}
 	r.lane.RestoreGathered(changes, told)
 }
 
 // dropGathered drops what a rule has gathered that is gone, or about other objects now.
-func (e *Engine) dropGathered(name string) {
-	e.store.DropRule(gatheredLane(name))
-	if r := e.rule(name); r != nil && r.gathered != nil {
+func (e *Engine) dropGathered(id string) {
+	e.store.DropRule(gatheredLane(id))
+	if r := e.work().byID(id); r != nil && r.gathered != nil {
 		r.gathered.lane = e.gatheredIn(r)
 	}
 }

@@ -108,10 +108,10 @@ func (in *intake) bind(rules []*runningRule) {
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
 		in.waits = append(in.waits, nil)
 		if r.IsTimed() {
-			in.makeTimed(len(in.waits)-1, newTimed(&r.Rule.Rule, in.clock.Now()))
+			in.makeTimed(len(in.waits)-1, newTimed(r, in.clock.Now()))
 		}
 		bindings = append(bindings, evaluate.Binding{
-			Rule: &r.Rule.Rule, Caches: r.caches, KnowsOwn: r.knowsOwn,
+			Rule: &r.Rule.Rule, ID: r.id, Caches: r.caches, KnowsOwn: r.knowsOwn,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
 		})
 	}

@@ -212,3 +212,18 @@ func (e *NotWaitingError) Error() string {
 
 // rule returns the rule with that name, or nil.
 func (e *Engine) rule(name string) *runningRule { return e.work().rule(name) }
+
+// maker returns the rule that made an event under this name, or nil. What is in flight while a rule
+// is renamed has its former name.
+func (e *Engine) maker(name string) *runningRule {
+	w := e.work()
+	if r := w.rule(name); r != nil {
+		return r
+	}
+	for _, r := range w.rules {
+		if r.Former != "" && r.Former == name {
+			return r
+		}
+	}
+	return nil
+}

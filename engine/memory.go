@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/state"
 )
@@ -12,9 +13,11 @@ import (
 // whether it is paused. Without a store it remembers, but records nothing.
 type memory struct {
 	store *state.Store // nil if nothing is kept
-	rule  string
+	id    string
 	// resource and where are those of the rule as it is now.
 	resource, where string
+	name            string            // guarded by mu
+	former          []delivery.Former // guarded by mu
 
 	// mu guards the fields below. It is taken within the state's cut, before the lane's locks.
 	mu       sync.Mutex
@@ -54,11 +57,20 @@ func (m *memory) see(informer string) {
 	m.put()
 }
 
-// become makes the memory that of the rule with another where.
-func (m *memory) become(where string) {
+// become makes the memory that of the rule with another where, and perhaps another name.
+func (m *memory) become(where, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.where = where
+	m.where, m.name = where, name
+}
+
+// renamed records that the rule has another name, and the names that it had. It is called within a
+// cut.
+func (m *memory) renamed(former []delivery.Former) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.former = former
+	m.put()
 }
 
 // end has the rule recorded no more. It is called within a cut.
@@ -118,7 +130,8 @@ func (m *memory) pause(paused bool, lane *dispatch.Lane) {
 func (m *memory) put() {
 	if m.store != nil && !m.isGone {
 		m.store.PutRule(state.RuleMemory{
-			Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused,
+			ID: m.id, Name: m.name, Former: m.former,
+			Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused,
 		})
 	}
 }

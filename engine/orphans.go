@@ -202,8 +202,9 @@ func (o *orphans) strays(ctx context.Context) (found []stray, isBusy bool, err e
 	p := o.rule.preparer
 	now := p.clock.Now()
 	var marks map[string]bool // of all objects that it selects; made if it is needed
+	by := action.By{Rule: o.rule.Name, Former: o.rule.Former}
 	for _, resource := range o.rule.Prune {
-		applied, err := o.engine.acting.executor.Applied(ctx, o.rule.Name, resource, p.AllApplied())
+		applied, err := o.engine.acting.executor.Applied(ctx, by, resource, p.AllApplied())
 		if err != nil {
 			return nil, false, err
 		}
@@ -325,10 +326,13 @@ func (o *orphans) report(left []stray, logs bool) {
 			resources = append(resources, name)
 		}
 	}
-	all := o.rule.preparer.AllApplied()
 	command := fmt.Sprintf("kubectl get %s -A -l ", strings.Join(resources, ","))
+	all := o.rule.preparer.AllApplied()
+	if strings.Contains(all, " ") {
+		all = "'" + all + "'"
+	}
 	if len(marks) <= maxMarks {
-		all = fmt.Sprintf("'%s,%s in (%s)'", all, prepare.SourceLabel, strings.Join(marks, ","))
+		all = fmt.Sprintf("'%s,%s in (%s)'", o.rule.preparer.AllApplied(), prepare.SourceLabel, strings.Join(marks, ","))
 	}
 	plural := "objects"
 	if len(left) == 1 {

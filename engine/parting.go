@@ -55,7 +55,7 @@ type left struct {
 func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	owed = make(map[string]*leftInformer)
 	for _, r := range e.work().rules {
-		for id, verdict := range from.decision.Left(r.Name) {
+		for id, verdict := range from.decision.Left(r.id) {
 			of := owed[id]
 			if of == nil {
 				of = &leftInformer{id: id, engine: e}
@@ -147,7 +147,7 @@ func (in *intake) parted(i int) {
 		if p.owed.Add(-1) > 0 {
 			continue
 		}
-		is := func(r *runningRule) bool { return r.Name == p.rule.Name }
+		is := func(r *runningRule) bool { return r.id == p.rule.id }
 		if !p.from.isSeen(is) {
 			p.rule.memory.forget(p.from.id)
 		}

@@ -31,6 +31,7 @@ type HandlerPreview struct{ Started, Restarted, Ended []string }
 // RulePreview says what a rule would be told at once, before its when and events.
 type RulePreview struct {
 	Name   string
+	Former string // the name that it has until now; empty unless the change renames it
 	Change RuleChange
 	// In is how many objects come in or stay in, and are told as Synced; Out how many fall out, and
 	// are told as Deleted. Pending is how many begin to wait.
@@ -79,11 +80,14 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 	}
 	changed := now.changedHandlers(p, &v.Handlers)
 	for _, r := range p.Rules {
-		old := now.rule(r.Name)
+		old := now.became(r)
 		if old != nil && now.runs(old, r, changed) {
 			continue
 		}
 		one := RulePreview{Name: r.Name, Change: RuleAdded}
+		if old != nil && old.Name != r.Name {
+			one.Former = old.Name
+		}
 		switch {
 		case old != nil && old.resource() != object.ResourceName(r.Source.Resource):
 			one.Change, one.Dropped = RuleReplaced, old.undelivered()
@@ -97,7 +101,7 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 		v.Rules = append(v.Rules, one)
 	}
 	for _, old := range now.rules {
-		isNamed := func(r *plan.Rule) bool { return r.Name == old.Name }
+		isNamed := func(r *plan.Rule) bool { return now.became(r) == old }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
 			v.Rules = append(v.Rules, RulePreview{
 				Name: old.Name, Change: RuleGone, Dropped: old.undelivered(), Leaves: old.Prune != nil,
@@ -136,7 +140,7 @@ func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) (changed []strin
 // runs reports whether a running rule is what r says, as builder.isSame does before anything is
 // built.
 func (w *work) runs(old *runningRule, r *plan.Rule, changed []string) bool {
-	if old.Digest != r.Digest || old.Handler != r.Handler || slices.Contains(changed, r.Handler) {
+	if old.Name != r.Name || old.Digest != r.Digest || old.Handler != r.Handler || slices.Contains(changed, r.Handler) {
 		return false
 	}
 	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {
@@ -269,6 +273,9 @@ func (v RulePreview) String() string {
 		RuleAdded: "is new", RuleChanged: "changes", RuleGone: "is gone",
 		RuleReplaced: "is about another resource, so it begins anew",
 	}[v.Change]
+	if v.Former != "" && len(parts) == 0 {
+		text = "keeps what it had"
+	}
 	if v.Untold {
 		parts = append(parts, Untold(v.Name))
 	}

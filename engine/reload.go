@@ -20,11 +20,15 @@ import (
 // Reloaded says what a Reload has changed, by name.
 type Reloaded struct {
 	Added, Changed, Gone []string // rules
+	Renamed              []Renamed
 	Untold               []string // of Changed: those that are told nothing of objects as they are
 	Leaving              []string // of Gone: those that prune, so that what they have applied stays
 	Dropped              int      // events that waited for rules that are gone
 	Metrics              MetricChanges
 }
+
+// Renamed is a rule that has another name than before, and what it had.
+type Renamed struct{ Name, Former string }
 
 // ErrNotRunning is the error of a Reload outside Run.
 var ErrNotRunning = errors.New("informd has not begun to follow the cluster, or is stopping: try again later")
@@ -131,8 +135,13 @@ func (r *reload) prepare(ctx context.Context) error {
 		}
 	}
 	for _, old := range r.before.rules {
-		is := r.next.rule(old.Name)
+		is := r.next.successor(old)
 		switch {
+		case is != nil && is.Name != old.Name:
+			r.done.Renamed = append(r.done.Renamed, Renamed{Name: is.Name, Former: old.Name})
+			if r.before.isUntold(old, is.Rule) {
+				r.done.Untold = append(r.done.Untold, is.Name)
+			}
 		case is == nil:
 			r.gone = append(r.gone, old)
 			r.done.Gone = append(r.done.Gone, old.Name)
@@ -151,7 +160,7 @@ func (r *reload) prepare(ctx context.Context) error {
 		}
 	}
 	for _, rule := range r.next.rules {
-		if r.before.rule(rule.Name) == nil {
+		if r.before.became(rule.Rule) == nil {
 			r.done.Added = append(r.done.Added, rule.Name)
 		}
 	}
@@ -196,7 +205,7 @@ func (r *reload) carryOut() {
 		switch {
 		case rule.before != nil:
 			r.succeed(rule)
-		case r.before.rule(rule.Name) != rule:
+		case !slices.Contains(r.before.rules, rule):
 			r.introduce(rule)
 		}
 	}
@@ -277,13 +286,13 @@ func (r *reload) drop(rule *runningRule) {
 	rule.counting.end()
 	rule.lane.Close()
 	if r.store != nil {
-		r.store.DropRule(rule.Name)
-		r.store.DropRule(gatheredLane(rule.Name))
+		r.store.DropRule(rule.id)
+		r.store.DropRule(gatheredLane(rule.id))
 	}
 	end()
 	r.done.Dropped += waiting
 	reason := "the rule is gone"
-	if r.next.rule(rule.Name) != nil {
+	if r.next.successor(rule) != nil {
 		reason = "the rule is about another resource now"
 	}
 	r.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule.Name, "waiting", waiting)
@@ -296,7 +305,7 @@ func (r *reload) wait() (all []*waiting) {
 		all = append(all, in.waitForOthers(func(i int) bool {
 			rule := in.rules[i]
 			isUnsettled := len(unsettled(rule.others)) > 0
-			return r.before.rule(rule.Name) != rule && isUnsettled
+			return !slices.Contains(r.before.rules, rule) && isUnsettled
 		})...)
 	}
 	return all
@@ -307,7 +316,7 @@ func (r *reload) introduce(rule *runningRule) {
 	defer r.Engine.begin()()
 	if r.store != nil { // what there was under its name has gone
 		options := state.LaneOptions{Secret: rule.preparer.IsSecret()}
-		rule.laneStore.lane = r.store.Lane(rule.Name, options)
+		rule.laneStore.lane = r.store.Lane(rule.id, options)
 		if rule.gathered != nil {
 			rule.gathered.lane = r.gatheredIn(rule)
 		}
@@ -322,12 +331,16 @@ func (r *reload) succeed(rule *runningRule) {
 	if old.orphans != nil && old.orphans.end != nil {
 		old.orphans.end()
 	}
-	rule.lane = rule.to.Succeed(old.lane, rule.options, rule.waits.Load() > 0)
+	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
 	rule.matches.Store(old.matches.Load())
 	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())
-	rule.memory.become(rule.membership())
+	rule.memory.become(rule.membership(), rule.Name)
 	defer r.Engine.begin()()
+	if rule.Name != old.Name {
+		rule.memory.renamed(rule.lane.Former())
+		r.dead.Rename(old.Name, rule.Name)
+	}
 	if rule.counting != old.counting {
 		old.counting.forget()
 	}
@@ -343,7 +356,7 @@ func (r *reload) note(rule *runningRule) {
 		rule.counting.begin()
 	}
 	if rule.Group != nil {
-		r.store.PutNote(state.Note{Rule: rule.Name, Name: gathersNote, Value: []byte("{}")})
+		r.store.PutNote(state.Note{Rule: rule.id, Name: gathersNote, Value: []byte("{}")})
 	}
 }
 
@@ -371,7 +384,7 @@ type departure struct {
 // between two steps. in is the intake that takes over; nil if the informer is dropped.
 func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 	for j, was := range old.rules {
-		is := r.next.rule(was.Name)
+		is := r.next.successor(was)
 		if is == nil || is.before != was || in != nil && slices.Contains(in.rules, is) {
 			continue
 		}
@@ -516,7 +529,7 @@ func (in *intake) noteRounds(old *intake) {
 	}
 	defer in.record.begin()()
 	for _, r := range in.rules {
-		hasThem := func(was *runningRule) bool { return was.Name == r.Name && was.Rounds == r.Rounds }
+		hasThem := func(was *runningRule) bool { return was.id == r.id && was.Rounds == r.Rounds }
 		if r.Rounds == nil || old != nil && slices.ContainsFunc(old.rules, hasThem) {
 			continue
 		}
@@ -577,7 +590,7 @@ func (in *intake) carry(i int, old *intake, j int) {
 		in.left[i] = l
 	}
 	if w := old.waits[j]; w != nil {
-		w.follow(&in.rules[i].Rule.Rule)
+		w.follow(in.rules[i])
 		in.makeTimed(i, w)
 	}
 }

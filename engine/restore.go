@@ -15,6 +15,7 @@ import (
 
 // loaded is what the state held when it was opened.
 type loaded struct {
+	rules     map[string]state.RuleMemory // by ID, as are the rules below
 	cut       resume.Cut
 	decision  resume.Decision
 	paused    map[string]bool // by rule
@@ -71,6 +72,7 @@ func (e *Engine) resumeIn(uid string) error {
 // load reads everything before anything is used.
 func (e *Engine) load() (from loaded, err error) {
 	from = loaded{
+		rules:     make(map[string]state.RuleMemory),
 		cut:       resume.Cut{Rules: make(map[string]resume.Memory)},
 		paused:    make(map[string]bool),
 		snapshots: make(map[*intake]state.Snapshot),
@@ -84,9 +86,11 @@ func (e *Engine) load() (from loaded, err error) {
 		return loaded{}, err
 	}
 	for _, r := range rules {
-		from.cut.Rules[r.Name] = resume.Memory{Name: r.Name, Resource: r.Resource, Seen: r.Seen}
-		from.paused[r.Name] = r.Paused
+		from.cut.Rules[r.ID] = resume.Memory{Name: r.ID, Resource: r.Resource, Seen: r.Seen}
+		from.paused[r.ID] = r.Paused
+		from.rules[r.ID] = r
 	}
+	e.identify(from.rules)
 	notes, err := e.store.Notes()
 	if err != nil {
 		return loaded{}, err
@@ -107,10 +111,10 @@ func (e *Engine) load() (from loaded, err error) {
 		e.stepping.order(from.snapshots[in].Objects)
 	}
 	for _, r := range e.work().rules {
-		if from.waiting[r.Name], err = r.laneStore.lane.Keys(); err != nil {
+		if from.waiting[r.id], err = r.laneStore.lane.Keys(); err != nil {
 			return loaded{}, err
 		}
-		if from.gathered[r.Name], err = e.loadGathered(r, from.notes); err != nil {
+		if from.gathered[r.id], err = e.loadGathered(r, from.notes); err != nil {
 			return loaded{}, err
 		}
 	}
@@ -124,7 +128,7 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 		from.left[in.id] = from.snapshots[in]
 	}
 	for _, r := range e.work().rules {
-		for id := range from.decision.Left(r.Name) {
+		for id := range from.decision.Left(r.id) {
 			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
 				continue
 			}
@@ -152,15 +156,16 @@ func (e *Engine) resume(from loaded) {
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
 	for _, r := range e.work().rules {
-		for _, k := range from.waiting[r.Name] {
+		for _, k := range from.waiting[r.id] {
 			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.memory.load(from.paused[r.Name], r.lane)
+		r.memory.load(from.paused[r.id], r.lane)
 	}
+	e.takeNames(from)
 	end = e.begin()
 	for _, r := range e.work().rules {
-		e.resumeGathered(r, from.gathered[r.Name], from.notes)
+		e.resumeGathered(r, from.gathered[r.id], from.notes)
 	}
 	end()
 	objects := 0
@@ -199,7 +204,7 @@ func (e *Engine) planned() []resume.Memory {
 	rules := make([]resume.Memory, 0, len(e.work().rules))
 	for _, r := range e.work().rules {
 		at[r] = make(map[string]string)
-		rules = append(rules, resume.Memory{Name: r.Name, Resource: r.resource(), Seen: at[r]})
+		rules = append(rules, resume.Memory{Name: r.id, Resource: r.resource(), Seen: at[r]})
 	}
 	for _, in := range e.work().intakes {
 		for _, r := range in.rules {
@@ -225,7 +230,7 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 		e.store.DropRule(gone.Name)
 		e.dropGathered(gone.Name)
 		maps.DeleteFunc(from.notes, func(id noteID, _ []byte) bool { return id.rule == gone.Name })
-		if r := e.rule(gone.Name); r != nil {
+		if r := e.work().byID(gone.Name); r != nil {
 			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
 			r.laneStore.lane = e.store.Lane(gone.Name, options)
 		}
@@ -252,7 +257,7 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 			reason = "the rule is about another resource now"
 		}
 		e.log.Warn(reason+": informd dropped its waiting deliveries",
-			"rule", gone.Name, "waiting", waiting)
+			"rule", from.rules[gone.Name].Name, "waiting", waiting)
 	}
 }
 

@@ -71,7 +71,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
-		v := decision.At(r.Name, in.id)
+		v := decision.At(r.id, in.id)
 		if in.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
 		}
@@ -149,7 +149,7 @@ func (p *resuming) missed(rules []*runningRule) (names []string) {
 	}
 	for i := range p.late {
 		if p.verdicts[i].Before.Seen() {
-			names = append(names, resume.Missed(rules[i].Name))
+			names = append(names, resume.Missed(rules[i].id))
 		}
 	}
 	return names

@@ -39,7 +39,7 @@ func (in *intake) noteRound(r *runningRule, last lastRound) {
 	if err != nil || r.memory.ended() { // the first cannot happen
 		return
 	}
-	in.record.store.PutNote(state.Note{Rule: r.Name, Name: roundNote(in.id), Value: value})
+	in.record.store.PutNote(state.Note{Rule: r.id, Name: roundNote(in.id), Value: value})
 }
 
 // restoreRounds takes up the rounds of the run before. A rule that is new, and one whose schedule
@@ -52,7 +52,7 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 			continue
 		}
 		var last lastRound
-		value, ok := notes[noteID{r.Name, roundNote(in.id)}]
+		value, ok := notes[noteID{r.id, roundNote(in.id)}]
 		if !ok || json.Unmarshal(value, &last) != nil || last.Table != r.Rounds.String() {
 			begin = append(begin, r)
 			continue

@@ -18,6 +18,9 @@ import (
 // many fields because everything that the engine knows of one rule meets here.
 type runningRule struct {
 	*plan.Rule
+	// id is the name by which the state finds what it has of the rule. A rule that is renamed keeps
+	// it: see former.go.
+	id        string
 	preparer  *preparer        // completes its deliveries
 	view      *source.Source   // the rule's own source
 	others    []*source.Source // sources that its expressions look into

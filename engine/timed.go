@@ -10,14 +10,13 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/timing"
 )
 
 // timed are the objects of one informer that wait to become members of one timed rule. The
 // informer's lock guards the fields, except the counters for the status.
 type timed struct {
-	rule    *rule.Rule
+	rule    *runningRule
 	objects timing.Waiting
 	// origin is the zero of the times in objects, if the rule counts how long where has held. It
 	// has a monotonic reading, so that a clock that is set does not matter. Otherwise the times are
@@ -30,7 +29,7 @@ type timed struct {
 	next  atomic.Int64 // Unix time in milliseconds at which the first object is ready
 }
 
-func newTimed(r *rule.Rule, now time.Time) *timed {
+func newTimed(r *runningRule, now time.Time) *timed {
 	w := &timed{rule: r}
 	if r.Due == nil {
 		w.origin = now
@@ -118,7 +117,7 @@ func (w *timed) set(of *object.Object, mark time.Time) (earlier bool) {
 }
 
 // follow makes the objects wait for r, the rule after a reload.
-func (w *timed) follow(r *rule.Rule) {
+func (w *timed) follow(r *runningRule) {
 	w.rule = r
 	if at, ok := w.ready(); ok {
 		w.next.Store(at.UnixMilli())
@@ -139,7 +138,7 @@ func (w *timed) recorded(mark, now time.Time) resume.Mark {
 	if !w.origin.IsZero() {
 		mark = now.Round(0).Add(-now.Sub(mark))
 	}
-	return resume.Mark{Rule: w.rule.Name, At: mark}
+	return resume.Mark{Rule: w.rule.id, At: mark}
 }
 
 // restore sets the mark of an object that another process recorded. A time in the future, from
@@ -159,10 +158,10 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 		return
 	}
 	now := in.clock.Now()
-	byName := make(map[string]int, len(in.rules))
+	byID := make(map[string]int, len(in.rules))
 	for i, r := range in.rules {
 		if in.resuming.verdicts[i].Standing == resume.Known {
-			byName[r.Name] = i
+			byID[r.id] = i
 		}
 	}
 	for _, o := range objects {
@@ -171,12 +170,12 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 			if !ok {
 				continue
 			}
-			i, ok := byName[mark.Rule]
+			i, ok := byID[mark.Rule]
 			if !ok {
 				continue
 			}
 			if in.waits[i] == nil {
-				in.makeTimed(i, newTimed(&in.rules[i].Rule.Rule, now))
+				in.makeTimed(i, newTimed(in.rules[i], now))
 				in.rules[i].timed.add(in.waits[i])
 			}
 			in.waits[i].restore(o, mark, now)

@@ -58,7 +58,7 @@ func (a *acted) list() []doneAt {
 // observe makes the rules remember their actions.
 func (e *Engine) observe(next func(action.Done)) func(action.Done) {
 	return func(d action.Done) {
-		if r := e.rule(d.Rule); r != nil {
+		if r := e.maker(d.Rule); r != nil {
 			r.trails.acted.add(d, e.clock.Now())
 		}
 		if next != nil {

@@ -56,6 +56,16 @@ func (w *work) rule(name string) *runningRule {
 	return nil
 }
 
+// byID returns the rule with that id, or nil.
+func (w *work) byID(id string) *runningRule {
+	for _, r := range w.rules {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
 // source returns the source with that name, or nil.
 func (w *work) source(name string) *runningSource {
 	for _, s := range w.sources {
@@ -223,7 +233,7 @@ func (b *builder) addDispatchers() {
 			Name: h.Name, Handler: implementation,
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
-		}, b.acting.of(h, b.rule))
+		}, b.acting.of(h, b.maker))
 		d.handler, d.digest = implementation, digest
 		b.next.dispatchers = append(b.next.dispatchers, d)
 	}
@@ -233,7 +243,7 @@ func (b *builder) addDispatchers() {
 	d := b.before.dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
-		d = b.newDispatcher(itself, b.acting.ofRules(b.rule))
+		d = b.newDispatcher(itself, b.acting.ofRules(b.maker))
 	}
 	b.next.dispatchers = append(b.next.dispatchers, d)
 }
@@ -275,7 +285,7 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.dispatcher(r.Handler), b.before.rule(r.Name)
+	to, old := b.next.dispatcher(r.Handler), b.before.became(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
 		b.next.rules = append(b.next.rules, old)
@@ -292,7 +302,7 @@ func (b *builder) addRule(r *plan.Rule) {
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
 // the same sources.
 func (b *builder) isSame(old *runningRule, r *plan.Rule, to *dispatcher) bool {
-	if old.Digest != r.Digest || old.to != to || old.source != b.sources[r.Source] {
+	if old.Name != r.Name || old.Digest != r.Digest || old.to != to || old.source != b.sources[r.Source] {
 		return false
 	}
 	return slices.EqualFunc(old.others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
@@ -316,7 +326,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	p := b.newPreparer(r, h, failures, trails)
 	p.counters = b.countersOf(r)
 	running := &runningRule{
-		Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
+		Rule: r, id: b.newID(r, old), preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
 		source: b.sources[r.Source], to: to, before: old, trails: trails,
 	}
 	options := dispatch.LaneOptions{
@@ -325,7 +335,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		Changes: trails.changes, Attempts: trails.attempts,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
-	if running.counting = b.newCounting(r.Name, r.Count); isCounted {
+	if running.counting = b.newCounting(running.id, r.Count); isCounted {
 		running.counting = old.counting
 	}
 	if running.counting != nil {
@@ -334,7 +344,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	b.stepping.keepAll(&options)
 	b.addActions(running, h, &options)
 	if b.store != nil {
-		lane := b.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})
+		lane := b.store.Lane(running.id, state.LaneOptions{Secret: p.IsSecret()})
 		running.laneStore = &laneStore{lane, p}
 		options.Store = running.laneStore
 	}
@@ -353,7 +363,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		return running
 	}
 	running.memory = &memory{
-		store: b.store, rule: r.Name, resource: running.resource(), where: running.membership(),
+		store: b.store, id: running.id, name: r.Name, resource: running.resource(), where: running.membership(),
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	return running

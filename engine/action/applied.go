@@ -25,7 +25,7 @@ type Applied struct {
 // these labels. It leaves out those that are being deleted. If the cluster does not serve the
 // resource, there are none.
 func (x *Executor) Applied(
-	ctx context.Context, rule string, resource schema.GroupVersionResource, labelSelector string,
+	ctx context.Context, by By, resource schema.GroupVersionResource, labelSelector string,
 ) (found []Applied, err error) {
 	all, f := x.client.listed(ctx, handler.Resource(resource), labelSelector)
 	if f != nil {
@@ -33,7 +33,7 @@ func (x *Executor) Applied(
 		return nil, fmt.Errorf("list %s by label, in all namespaces: %w", name, f)
 	}
 	for _, m := range all {
-		if m.DeletionTimestamp == nil && m.appliedBy(FieldManager(rule)) {
+		if m.DeletionTimestamp == nil && m.appliedBy(by.managers()...) {
 			key := delta.Key{Namespace: m.Namespace, Name: m.Name}
 			found = append(found, Applied{key, m.Labels, m.Annotations})
 		}

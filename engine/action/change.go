@@ -68,6 +68,11 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 		if from.basis == unread && t.takesOver(got) {
 			return o, handler.Reject(errNotOurs)
 		}
+		if from.basis == unread && t.isFormer(got) {
+			if refused = t.takeFields(ctx, &got); refused != nil {
+				return t.failed(o, refused)
+			}
+		}
 		now := seen{got.UID, got.ResourceVersion}
 		if from.basis != unread && now == from.seen {
 			return t.failed(o, f) // the base was not the reason

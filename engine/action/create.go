@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -30,7 +31,7 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	case there.DeletionTimestamp != nil:
 		return o, errors.New("an object of the same name is being deleted: " +
 			"when that is gone, informd creates this one")
-	case !createdBy(there, FieldManager(t.by.Rule)):
+	case !t.created(there):
 		return o, handler.Reject(errExists)
 	}
 	o.result = Unchanged
@@ -39,6 +40,11 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 
 // errExists is the error of a create of somebody else's object.
 var errExists = errors.New("it exists already, and the rule did not create it")
+
+// created reports whether the rule created an object, perhaps under its former name.
+func (t task) created(m metadata) bool {
+	return slices.ContainsFunc(t.by.managers(), func(name string) bool { return createdBy(m, name) })
+}
 
 // createdBy reports whether a field manager created an object. The API server remembers who changed
 // what: this manager must be the only one who changed the object when it came into being. Nobody is

@@ -24,6 +24,7 @@ var ErrConflict = errors.New("the cluster has changed since")
 // By says on whose behalf the Executor acts.
 type By struct {
 	Rule    string
+	Former  string // the name that the rule had, or empty: what it made then is the rule's too
 	Handler string // empty for a rule's own actions
 	// Confidential means that an error may quote a Secret, and is not logged.
 	Confidential bool

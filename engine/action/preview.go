@@ -91,7 +91,7 @@ func (t task) preview(ctx context.Context) (o outcome, diff []string, err error)
 		return o, nil, handler.Reject(errNotOurs)
 	case a.Verb == handler.ActionDelete:
 		return outcome{result: Changed}, nil, nil
-	case isThere && a.Verb == handler.ActionCreate && createdBy(was.meta, FieldManager(t.by.Rule)):
+	case isThere && a.Verb == handler.ActionCreate && t.created(was.meta):
 		return outcome{result: Unchanged}, nil, nil
 	case isThere && a.Verb == handler.ActionCreate:
 		return o, nil, handler.Reject(errExists)

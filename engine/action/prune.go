@@ -135,7 +135,7 @@ func (t task) superfluous(
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
 		if !applied[keyOf(deletion)] && m.DeletionTimestamp == nil &&
-			m.appliedBy(FieldManager(t.by.Rule)) {
+			m.appliedBy(t.by.managers()...) {
 			deletions = append(deletions, deletion)
 		}
 	}
@@ -158,13 +158,13 @@ var errNotOurs = errors.New("the object exists and the rule did not apply it, " 
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
-	return t.prunes && there.UID != "" && !there.appliedBy(FieldManager(t.by.Rule))
+	return t.prunes && there.UID != "" && !there.appliedBy(t.by.managers()...)
 }
 
-// appliedBy reports whether a field manager applied any of the object.
-func (m metadata) appliedBy(name string) bool {
+// appliedBy reports whether one of these field managers applied any of the object.
+func (m metadata) appliedBy(names ...string) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(by manager) bool {
-		return by.Manager == name && by.Subresource == "" &&
+		return slices.Contains(names, by.Manager) && by.Subresource == "" &&
 			by.Operation == string(metav1.ManagedFieldsOperationApply)
 	})
 }

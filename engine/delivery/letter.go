@@ -46,8 +46,8 @@ func (l *Letter) OfSecret() bool {
 // Event returns the event as the handler saw it at the last attempt, without attachments.
 func (l *Letter) Event() handler.Event {
 	ev := Event(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
-	if !l.IsGroup {
-		return ev
+	if l.IsGroup {
+		ev = Group(ev, l.Items, l.Rule, l.Resource)
 	}
-	return Group(ev, l.Items, l.Rule, l.Resource)
+	return MadeBy(NameIn(l.ID), ev)
 }

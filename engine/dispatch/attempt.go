@@ -56,7 +56,7 @@ func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 // begin begins the attempt.
 func (d *Dispatcher) begin(f *flight) {
 	f.item.Value.Attempts++
-	f.event = f.lane.event(&f.item.Value)
+	f.event = f.lane.event(&f.item)
 	f.began = d.opts.Clock.Now()
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Lane struct {
 	dispatcher *Dispatcher
 	rule       string
+	former     []delivery.Former // names that the rule had; see Renamed
 	resource   handler.Resource
 	opts       LaneOptions
 	// its lock: after Dispatcher.mu, before owned.mu
@@ -163,6 +165,21 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 	l.queue.Restore(key, count, first, last, bytes)
 }
 
+// Renamed tells the lane which names the rule had when deliveries that wait were made, the oldest
+// first. Those keep their ids. It must be called before the lane is offered anything.
+func (l *Lane) Renamed(former []delivery.Former) { l.former = former }
+
+// Rename tells the lane that its rule had another name until now. What it has keeps its ids. It must
+// be called before the lane is offered anything.
+func (l *Lane) Rename(from string) {
+	last, redriven := l.queue.Numbers()
+	l.former = append(slices.Clone(l.former),
+		delivery.Former{Rule: from, Last: last, Redriven: redriven})
+}
+
+// Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
+func (l *Lane) Former() []delivery.Former { return l.former }
+
 // Doubt tells the lane whether matches offered from now on may have been delivered already. After a
 // restart, the API server may repeat changes that the program delivered but did not record before
 // it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
@@ -226,8 +243,16 @@ func (l *Lane) waiting(key delta.Key) int {
 func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
-		Items: letter.Items,
+		Items: letter.Items, Rule: l.formerly(letter.ID),
 	})
+}
+
+// formerly returns the name with which an id begins, or "" if the rule has that name now.
+func (l *Lane) formerly(id string) string {
+	if name := delivery.NameIn(id); name != l.rule {
+		return name
+	}
+	return ""
 }
 
 // Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and

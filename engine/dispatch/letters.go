@@ -108,6 +108,31 @@ func (b *LetterBox) Restore(letters []delivery.Letter) (evicted []delivery.Lette
 	return evicted
 }
 
+// Rename makes the letters of a rule those of the same rule under another name. They keep their ids.
+// It is called within the change that it belongs to, as Add is.
+func (b *LetterBox) Rename(from, to string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for e := b.letters.Front(); e != nil; e = e.Next() {
+		l := e.Value.(delivery.Letter)
+		if l.Rule != from {
+			continue
+		}
+		was, is := subject{from, l.Key}, subject{to, l.Key}
+		if b.unmarked[was] != nil {
+			b.unmarked[is] = append(b.unmarked[is], b.unmarked[was]...)
+			delete(b.unmarked, was)
+		}
+		b.bytes -= letterSize(&l)
+		l.Rule = to
+		b.bytes += letterSize(&l)
+		e.Value = l
+		if b.opts.Store != nil {
+			b.opts.Store.PutLetter(l)
+		}
+	}
+}
+
 // LogEvicted logs evicted letters. It is called outside of the Journal's Begin and End.
 func LogEvicted(log *slog.Logger, letters []delivery.Letter) {
 	for _, l := range letters {

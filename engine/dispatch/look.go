@@ -18,6 +18,12 @@ type Outlook struct {
 	Next     time.Time // when the first of these events comes
 }
 
+// ID returns the id of the first delivery, if HasFirst.
+func (l *Lane) ID(o Outlook) string {
+	d := &o.First
+	return d.Delta.ID(l.nameOf(d, o.N))
+}
+
 // Look returns what the lane has of an object.
 func (l *Lane) Look(key delta.Key) (o Outlook) {
 	o.Held, o.IsHeld = l.queue.Look(key)

@@ -187,7 +187,7 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 		return true
 	}
 	d.opts.Journal.Await(cut)
-	f.event = f.lane.event(v)
+	f.event = f.lane.event(&f.item)
 	return false
 }
 
@@ -221,7 +221,7 @@ func (d *Dispatcher) adopt(f *flight, p delivery.Prepared, renewed bool) (isAnot
 	isAsBefore := !v.Undecided && !v.Stale && !renewed
 	v.Delta, v.Payload, v.Undecided, v.Stale = p.Delta, p.Payload, false, false
 	if !isAsBefore {
-		f.event = f.lane.event(v)
+		f.event = f.lane.event(&f.item)
 	}
 	f.event.Attached = p.Attached
 	return isAnother

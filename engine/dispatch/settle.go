@@ -66,7 +66,7 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 		o.reason, o.plain = o.short, true
 	}
 	return &delivery.Letter{
-		ID: ev.ID, Rule: ev.Rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
+		ID: ev.ID, Rule: f.lane.newest().rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,
@@ -85,7 +85,7 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	}
 	queue, key := f.lane.queue, f.item.Key
 	if o.result == Done && !f.item.Redriven { // a letter itself may be older than the others
-		d.dead.Delivered(f.lane.rule, key, o.at)
+		d.dead.Delivered(f.lane.newest().rule, key, o.at)
 	}
 	switch {
 	case !o.result.repeats():

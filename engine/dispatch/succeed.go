@@ -7,7 +7,7 @@ import (
 )
 
 // Succeed makes a lane that takes the place of old, with other options, and perhaps at another
-// Dispatcher. It is for a rule that changes while it runs. Both lanes have one queue, so nothing
+// Dispatcher or under another name of the rule. It is for a rule that changes while it runs. Both lanes have one queue, so nothing
 // moves, and the order per object stays:
 //
 //   - What waits is delivered by the new lane.
@@ -20,8 +20,8 @@ import (
 //
 // old takes nothing more; what it is offered goes on to the new lane. Succeed must not be called
 // within the Journal's Begin and End, and once per lane at most.
-func (d *Dispatcher) Succeed(old *Lane, o LaneOptions, isHeld bool) *Lane {
-	l := d.newLane(old.rule, old.resource, o)
+func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool) *Lane {
+	l := d.newLane(rule, old.resource, o)
 	l.isHeld = isHeld
 	l.queue, l.owned, l.present = old.queue, old.owned, old.present
 	l.failed.Store(old.failed.Load())
@@ -39,6 +39,10 @@ func (d *Dispatcher) Succeed(old *Lane, o LaneOptions, isHeld bool) *Lane {
 		l.isPaused = old.isPaused
 		held := from.suspects.giveUp(old)
 		from.mu.Unlock()
+		l.former = old.former
+		if rule != old.rule {
+			l.Rename(old.rule)
+		}
 		l.queue.Reconfigure(l.queueOptions())
 		for _, j := range held {
 			l.queue.Postpone(j.item.Key, j.item.Value, 0)

@@ -28,6 +28,7 @@ type Standing struct {
 // Binding is a rule with the caches that its expressions read.
 type Binding struct {
 	*rule.Rule
+	ID     string           // the rule's name in records
 	Rounds timing.Timetable // of the rounds that it sees; nil means none
 	// OnlyInRounds says that it sees objects as Synced in its rounds only, and not at first sight.
 	OnlyInRounds bool
@@ -161,7 +162,10 @@ func (e *Evaluator) IsInside(i int, o *object.Object, c *Change) (inside bool) {
 	return inside
 }
 
-// Inside returns the names of the rules with a where that have an object inside. It is for objects
+// SetID changes the ID of a rule, before any step.
+func (e *Evaluator) SetID(i int, id string) { e.rules[i].ID = id }
+
+// Inside returns the IDs of the rules with a where that have an object inside. It is for objects
 // whose content is not kept, because their record cannot answer the question later. c is the change
 // that is about to be committed. was answers for rules that have not seen the object's latest
 // change; ok is false for all other rules.
@@ -179,7 +183,7 @@ func (e *Evaluator) Inside(
 			inside = e.IsInside(i, o, &ignored)
 		}
 		if inside {
-			names = append(names, e.rules[i].Name)
+			names = append(names, e.rules[i].ID)
 		}
 	}
 	return names

@@ -46,7 +46,7 @@ func evaluator(t *testing.T, cache evaluate.Cache, standing map[string]evaluate.
 	var rules []evaluate.Binding
 	for _, r := range informer.Rules {
 		rules = append(rules, evaluate.Binding{
-			Rule: &r.Rule, Rounds: r.Rounds, KnowsOwn: true,
+			Rule: &r.Rule, ID: r.Name, Rounds: r.Rounds, KnowsOwn: true,
 			Caches: &evaluate.Caches{Own: evaluate.Reading{Cache: cache, Paths: r.Paths()}},
 		})
 	}

@@ -125,7 +125,7 @@ func digestOfSource(s config.Source) Digest {
 }
 
 func digestOfEvents(r config.Rule) Digest {
-	r.Metrics = nil
+	r.Metrics, r.Name, r.Formerly = nil, "", ""
 	return DigestOf(r)
 }
 
@@ -170,6 +170,7 @@ func (b *builder) addRule(r config.Rule) {
 		Told:    digestOfEvents(r),
 		Source:  source,
 		Handler: r.Handler,
+		Former:  r.Formerly,
 		Every:   r.Delivery == config.Every,
 	}
 	for _, name := range r.Events {

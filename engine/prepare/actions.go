@@ -123,7 +123,12 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 }
 
 // AllApplied returns the label selector of everything that a rule with prune has applied.
-func (p *Recipe) AllApplied() string { return RuleLabel + "=" + p.rule.Name }
+func (p *Recipe) AllApplied() string {
+	if p.rule.Former != "" {
+		return fmt.Sprintf("%s in (%s,%s)", RuleLabel, p.rule.Name, p.rule.Former)
+	}
+	return RuleLabel + "=" + p.rule.Name
+}
 
 // Mark returns the label value that identifies an object of the rule's source.
 func (p *Recipe) Mark(key delta.Key) string { return digest(p.sourceName(key)) }

@@ -221,7 +221,7 @@ func compare(t *testing.T, program []byte) {
 		item, ok := q.Take()
 		key, v, want := o.take()
 		equal(t, "ok", ok, want)
-		equal(t, "item", item, Item[string, change]{Key: key, Value: v.change, Since: v.since, Redriven: v.redriven})
+		equal(t, "item", item, Item[string, change]{Key: key, Value: v.change, Since: v.since, Redriven: v.redriven, N: item.N})
 		if ok && !told {
 			t.Fatal("a key became ready, and nobody was told")
 		}

@@ -8,6 +8,7 @@ type Held[V any] struct {
 	// has it.
 	First    V
 	HasFirst bool
+	N        uint64    // the number of First
 	Since    time.Time // when First was added
 	InFlight bool
 	Due      time.Time // when the delay of the key is over; zero if it has none
@@ -34,7 +35,7 @@ func (q *Queue[K, V]) Look(key K) (h Held[V], ok bool) {
 		first = front.item
 	}
 	if first != nil {
-		h.First, h.HasFirst, h.Since = first.v, true, first.since
+		h.First, h.HasFirst, h.N, h.Since = first.v, true, first.n, first.since
 	}
 	return h, true
 }

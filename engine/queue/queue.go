@@ -90,6 +90,8 @@ type Item[K comparable, V any] struct {
 	Since time.Time
 	// Redriven reports that Redrive added the value, in this run of the program or an earlier one.
 	Redriven bool
+	// N is the number of the value's record. It stays the same until the value has been dealt with.
+	N uint64
 	// Cut is what Store.Put returned for the value. It is 0 for a value that the store has.
 	Cut uint64
 }
@@ -267,7 +269,7 @@ func (q *Queue[K, V]) take(
 	e.inFlight = val
 	q.inFlight++
 	item = Item[K, V]{
-		Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven, Cut: val.cut,
+		Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven, N: val.n, Cut: val.cut,
 	}
 	return item, true, q.news(false)
 }
@@ -345,6 +347,17 @@ func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 	q.record(e, val)
 	return val.cut
 }
+
+// Numbers returns the highest numbers of the values so far: those of redriven values lie below the
+// others. Values that are added later get higher ones.
+func (q *Queue[K, V]) Numbers() (last, redriven uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.number, q.nextRedriven()
+}
+
+// IsRedriven reports whether the value with this number was added by Redrive.
+func IsRedriven(n uint64) bool { return n < firstNumber }
 
 // Waiting returns how many values wait for key: in memory, and in the store alone.
 func (q *Queue[K, V]) Waiting(key K) (here, away int) {

@@ -182,6 +182,10 @@ const (
 	isUndecided
 	hasAnswer // the answer follows the payload; records from before answers existed lack this flag
 	hasItems  // the items of a group come last; records from before groups existed lack this flag
+
+	// Flags that mean something else in records of rules and in those of deliveries.
+	wasRenamed = wasSent  // of a rule: its ID and former names come last
+	hasRule    = isPaused // of a delivery: the name that its id begins with comes last
 )
 
 // Flags of letters, beside isSecret. Records from before they existed have none of them.
@@ -202,7 +206,8 @@ func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []by
 	d, answer := &r.Value, r.Value.Answer.Record()
 	answered := answer != nil && !secret
 	flags := flag(d.Stale, isStale) | flag(r.Sent, wasSent) | flag(r.Redriven, wasRedriven) |
-		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer) | flag(len(d.Items) > 0, hasItems)
+		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer) |
+		flag(len(d.Items) > 0, hasItems) | flag(d.Rule != "", hasRule)
 	b = append(b, recordVersion, flags)
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
@@ -216,6 +221,9 @@ func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []by
 	}
 	if len(d.Items) > 0 {
 		b = appendItems(b, d.Items, secret, refer)
+	}
+	if d.Rule != "" {
+		b = appendName(b, d.Rule)
 	}
 	return b
 }
@@ -278,6 +286,9 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 		if d.Items, err = r.items(get); err != nil {
 			return laneRecord{}, err
 		}
+	}
+	if flags&hasRule != 0 {
+		d.Rule = r.string()
 	}
 	return out, r.end()
 }
@@ -342,20 +353,30 @@ func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 }
 
 func appendRule(b []byte, r *RuleMemory) []byte {
-	b = append(b, recordVersion, flag(r.Paused, isPaused))
+	isRenamed := r.ID != r.Name || len(r.Former) > 0
+	b = append(b, recordVersion, flag(r.Paused, isPaused)|flag(isRenamed, wasRenamed))
 	b = appendName(appendName(b, r.Name), r.Resource)
 	seen := make([]string, 0, 2*len(r.Seen))
 	for _, informer := range slices.Sorted(maps.Keys(r.Seen)) {
 		seen = append(seen, informer, r.Seen[informer])
 	}
-	return appendStrings(b, seen)
+	if b = appendStrings(b, seen); !isRenamed {
+		return b
+	}
+	b = binary.AppendUvarint(appendName(b, r.ID), uint64(len(r.Former)))
+	for _, f := range r.Former {
+		b = binary.AppendUvarint(binary.AppendUvarint(appendName(b, f.Rule), f.Last), f.Redriven)
+	}
+	return b
 }
 
 func readRule(b []byte) (rule RuleMemory, err error) {
 	r := reader{left: b}
 	r.version()
-	rule.Paused = r.byte()&isPaused != 0
+	flags := r.byte()
+	rule.Paused = flags&isPaused != 0
 	rule.Name, rule.Resource = r.string(), r.string()
+	rule.ID = rule.Name
 	seen := r.strings()
 	if len(seen)%2 != 0 {
 		return RuleMemory{}, errRecord
@@ -365,6 +386,13 @@ func readRule(b []byte) (rule RuleMemory, err error) {
 			rule.Seen = make(map[string]string)
 		}
 		rule.Seen[seen[0]] = seen[1]
+	}
+	if flags&wasRenamed != 0 {
+		rule.ID = r.string()
+		for n := r.uvarint(); n > 0 && !r.bad; n-- {
+			f := delivery.Former{Rule: r.string(), Last: r.uvarint(), Redriven: r.uvarint()}
+			rule.Former = append(rule.Former, f)
+		}
 	}
 	return rule, r.end()
 }

@@ -257,28 +257,34 @@ func (s *Store) Pace() {
 
 // RuleMemory is the record of a rule besides its deliveries.
 type RuleMemory struct {
+	// ID is the name by which the state finds what it has of the rule: the first that the rule had.
+	ID       string
 	Name     string
-	Resource string // of the rule's objects
+	Former   []delivery.Former // the names that ids of waiting deliveries begin with, the oldest first
+	Resource string            // of the rule's objects
 	// Seen is the rule's where when it last saw an informer's objects, by the informer's id.
 	Seen   map[string]string
 	Paused bool
 }
 
-// PutRule records a rule. It replaces one with the same name. Call it between Begin and End.
+// PutRule records a rule. It replaces one with the same ID. Call it between Begin and End.
 func (s *Store) PutRule(r RuleMemory) {
+	if r.ID == "" {
+		r.ID = r.Name
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken.Load() {
 		return
 	}
-	if _, ok := s.rules[r.Name]; !ok {
+	if _, ok := s.rules[r.ID]; !ok {
 		s.unwritten.records.Add(1)
 	}
-	s.rules[r.Name] = &r
+	s.rules[r.ID] = &r
 }
 
-// DropRule removes a rule, its notes and its waiting deliveries. The rule's Lane records nothing more; Lane
-// then returns a new one. Call it between Begin and End.
+// DropRule removes the rule with an ID, its notes and its waiting deliveries. The rule's Lane records
+// nothing more; Lane then returns a new one. Call it between Begin and End.
 func (s *Store) DropRule(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

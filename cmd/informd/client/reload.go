@@ -89,6 +89,9 @@ same, and informd run --watch does it by itself.
 				return reported(cmd, err)
 			}
 			var lines []string
+			for _, r := range done.Renamed {
+				lines = append(lines, fmt.Sprintf("rule %s, formerly %s, keeps what it had", r.Name, r.Former))
+			}
 			for _, kind := range []struct {
 				name string
 				of   control.Changes
@@ -168,7 +171,11 @@ func planLines(p control.Planned) (lines []string) {
 		lines = append(lines, "informer ends: "+cli.Printable(name))
 	}
 	for _, r := range p.Rules {
-		lines = append(lines, fmt.Sprintf("rule %s %s", r.Name, r.Text))
+		name := r.Name
+		if r.Former != "" {
+			name += fmt.Sprintf(", formerly %s,", r.Former)
+		}
+		lines = append(lines, fmt.Sprintf("rule %s %s", name, r.Text))
 	}
 	for _, change := range []struct {
 		what  string

@@ -117,11 +117,18 @@ type LastReload struct {
 
 // ReloadedAll is the result of a reload of the manifests.
 type ReloadedAll struct {
-	Rules    Changes  `json:"rules"`
-	Handlers Changes  `json:"handlers"`
-	Metrics  Changes  `json:"metrics"`           // those that changed begin anew
-	Dropped  int      `json:"dropped,omitempty"` // events that waited for rules that are gone
-	Notes    []string `json:"notes,omitempty"`
+	Rules    Changes   `json:"rules"`
+	Renamed  []Renamed `json:"renamed,omitempty"` // rules
+	Handlers Changes   `json:"handlers"`
+	Metrics  Changes   `json:"metrics"`           // those that changed begin anew
+	Dropped  int       `json:"dropped,omitempty"` // events that waited for rules that are gone
+	Notes    []string  `json:"notes,omitempty"`
+}
+
+// Renamed is a rule that keeps what it had under its former name.
+type Renamed struct {
+	Name   string `json:"name"`
+	Former string `json:"formerly"`
 }
 
 // File is a file with manifests.
@@ -146,15 +153,16 @@ type Planned struct {
 // PlannedRule is what a rule would be told, before its when and events.
 type PlannedRule struct {
 	Name    string `json:"name"`
-	Change  string `json:"change"`            // added, changed, replaced or gone
-	In      int    `json:"in"`                // objects that come or stay in, as synced
-	Out     int    `json:"out"`               // objects that fall out, as deleted
-	Pending int    `json:"pending,omitempty"` // objects that begin to wait
-	Lists   bool   `json:"lists,omitempty"`   // and what informers that are new list
-	Dropped int    `json:"dropped,omitempty"` // deliveries that wait
-	Untold  bool   `json:"untold,omitempty"`  // it is told nothing of objects as they are
-	Leaves  bool   `json:"leaves,omitempty"`  // it is gone, and what it has applied stays
-	Text    string `json:"text"`              // all of it in words
+	Former  string `json:"formerly,omitempty"` // the name that it has until now, if it is renamed
+	Change  string `json:"change"`             // added, changed, replaced or gone
+	In      int    `json:"in"`                 // objects that come or stay in, as synced
+	Out     int    `json:"out"`                // objects that fall out, as deleted
+	Pending int    `json:"pending,omitempty"`  // objects that begin to wait
+	Lists   bool   `json:"lists,omitempty"`    // and what informers that are new list
+	Dropped int    `json:"dropped,omitempty"`  // deliveries that wait
+	Untold  bool   `json:"untold,omitempty"`   // it is told nothing of objects as they are
+	Leaves  bool   `json:"leaves,omitempty"`   // it is gone, and what it has applied stays
+	Text    string `json:"text"`               // all of it in words
 }
 
 // Changes are names of what has changed.

@@ -67,7 +67,8 @@ func (c *current) reload(ctx context.Context) (control.ReloadedAll, error) {
 	if err == nil {
 		last.Success = began
 		c.log.Info("manifests reloaded", "took", time.Since(began).Round(time.Millisecond),
-			"added", done.Rules.Added, "changed", done.Rules.Changed, "gone", done.Rules.Gone)
+			"added", done.Rules.Added, "changed", done.Rules.Changed, "gone", done.Rules.Gone,
+			"renamed", len(done.Renamed))
 	}
 	c.last.Store(last)
 	return done, err
@@ -105,6 +106,9 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	done := control.ReloadedAll{
 		Rules:   control.Changes{Added: rules.Added, Changed: rules.Changed, Gone: rules.Gone},
 		Dropped: rules.Dropped, Handlers: replaced, Metrics: control.Changes(rules.Metrics),
+	}
+	for _, r := range rules.Renamed {
+		done.Renamed = append(done.Renamed, control.Renamed(r))
 	}
 	for _, h := range compiled.Handlers {
 		if names := launch.Unset(h.Env); len(names) > 0 {
@@ -180,7 +184,7 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	out.Rights, _ = c.rights.missing(asking, compiled) // which says why it is not known
 	for _, r := range v.Rules {
 		out.Rules = append(out.Rules, control.PlannedRule{
-			Name: r.Name, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
+			Name: r.Name, Former: r.Former, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
 			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Leaves: r.Leaves, Text: r.String(),
 		})
 	}

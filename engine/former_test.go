@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// inOrder returns what was told, and under which ids, in order.
+func (h *teller) inOrder() (told, ids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.told), slices.Clone(h.ids)
+}
+
+// waiting returns how many deliveries of a rule wait, or -1 if it has not begun.
+func (e *Engine) waiting(rule string) int {
+	r := e.rule(rule)
+	if r == nil {
+		return -1
+	}
+	return r.undelivered()
+}
+
+// A renamed rule goes on with what the rule of the former name had: nothing comes as Synced, what
+// waits keeps its id, and the rule stays paused.
+func TestRenamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		reloads  bool
+		keepsNot bool
+	}{{"restart", false, false}, {"reload", true, false}, {"reload without a state", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			l.keepsNothing = c.keepsNot
+			l.put("a", "1")
+			spec := ", delivery: every, when: event != 'synced'"
+			former, renamed := mapSource+aRule("old", spec), mapSource+aRule("new", spec+", formerly: old")
+			var isBad atomic.Bool
+			isBad.Store(true)
+			h := &teller{answer: func(ev handler.Event) error {
+				if isBad.Load() && ev.Name == "dead" {
+					return handler.Reject(errors.New("no"))
+				}
+				return nil
+			}}
+			e, stop := l.start(former, h)
+			l.quiet(e)
+			l.put("dead", "1")
+			l.holds("a dead letter", func() bool { return e.Status().DeadLetters.Letters == 1 })
+			if err := e.SetPaused("old", true); err != nil {
+				t.Fatal(err)
+			}
+			l.put("a", "2")
+			l.put("a", "3")
+			l.holds("two wait", func() bool { return e.waiting("old") == 2 })
+			if c.reloads {
+				done, err := l.reload(e, renamed, h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(done.Renamed) != 1 || len(done.Added)+len(done.Gone)+len(done.Changed) > 0 {
+					t.Errorf("%+v", done)
+				}
+			} else {
+				stop()
+				e, stop = l.start(renamed, h)
+				l.holds("two wait still", func() bool { return e.waiting("new") == 2 })
+			}
+			if s := e.Status().Rules[0]; s.Name != "new" || !s.Paused || e.waiting("new") != 2 {
+				t.Errorf("%s: paused %v, %d wait", s.Name, s.Paused, e.waiting("new"))
+			}
+			if !c.keepsNot { // once more, under the name that it has now, and the former one is another rule's
+				stop()
+				renamed = mapSource + aRule("new", spec) + aRule("old", ", when: 'false'")
+				e, stop = l.start(renamed, h)
+			}
+			l.put("a", "4")
+			l.holds("three wait", func() bool { return e.waiting("new") == 3 })
+			isBad.Store(false)
+			letters, _ := e.Letters()
+			if len(letters) != 1 || letters[0].Rule != "new" || letters[0].Event().ID != letters[0].ID {
+				t.Fatalf("letters: %+v", letters)
+			}
+			if err := e.RetryLetter(letters[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.SetPaused("new", false); err != nil {
+				t.Fatal(err)
+			}
+			l.holds("all is told", func() bool { told, _ := h.inOrder(); return len(told) == 5 })
+			told, ids := h.inOrder()
+			stop()
+			var about []string
+			for i, text := range told[1:] {
+				rule, _, _ := strings.Cut(ids[i+1], "/")
+				about = append(about, text+" by "+rule)
+				if strings.Contains(text, "dead") && ids[i+1] != ids[0] {
+					t.Errorf("the letter has the id %s, then %s", ids[0], ids[i+1])
+				}
+			}
+			slices.Sort(about)
+			expect(t, "told", about, "new added dead →1 #2 by old",
+				"new updated a 1→2 by old", "new updated a 2→3 by old", "new updated a 3→4 by new")
+		})
+	}
+}
