@@ -29,7 +29,7 @@ func TestRetry(t *testing.T) {
 		synctest.Wait()
 		equal(t, "times that something became ready", ready.Load(), 2)
 		item, _ := q.Take()
-		equal(t, "item", item, Item[string, change]{Key: "web", Value: change{"added", "1", 2}, Since: start})
+		equal(t, "item", item, Item[string, change]{Key: "web", Value: change{"added", "1", 2}, Since: start, N: item.N})
 		q.Done("web")
 		equal(t, "stats", q.Stats(), Stats{})
 	})

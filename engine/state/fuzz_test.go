@@ -34,6 +34,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d}}, true, none))
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Answer: delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))}, Sent: true}, false, none))
 	f.Add(appendLetter(nil, &delivery.Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
+	f.Add(appendRule(nil, &RuleMemory{ID: "r", Name: "b", Resource: "v1/pods", Former: []delivery.Former{{Rule: "r", Last: 1 << 62}}}))
 	f.Add(appendRule(nil, &RuleMemory{Name: "r", Resource: "v1/pods", Seen: map[string]string{"a": "", "b": "object.x"}, Paused: true}))
 	f.Add(informerRecord{"a", "b", "c"}.append(nil))
 	f.Add(Cluster{"a", "b"}.append(nil))

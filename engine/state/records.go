@@ -353,7 +353,7 @@ func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 }
 
 func appendRule(b []byte, r *RuleMemory) []byte {
-	isRenamed := r.ID != r.Name || len(r.Former) > 0
+	isRenamed := r.ID != "" && r.ID != r.Name || len(r.Former) > 0
 	b = append(b, recordVersion, flag(r.Paused, isPaused)|flag(isRenamed, wasRenamed))
 	b = appendName(appendName(b, r.Name), r.Resource)
 	seen := make([]string, 0, 2*len(r.Seen))

@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -131,6 +132,63 @@ func TestOrphansAfterALostState(t *testing.T) {
 		t.Errorf("%s dead letters", n)
 	}
 	d.Stop()
+}
+
+// A renamed rule prunes what it applied under its former name, with and without a state. What it
+// applies again is its own under the new name, down to the fields that it applies no more.
+func TestPruneOfARenamedRule(t *testing.T) {
+	t.Parallel()
+	for _, hasState := range []bool{true, false} {
+		t.Run(fmt.Sprint(hasState), func(t *testing.T) {
+			t.Parallel()
+			k := harness.NewKube(t, cluster.Shared(t))
+			state := harness.NewStateDir(t, cluster.Shared(t).Kubeconfig(), harness.ShortDir(t))
+			run := func(manifests string) *harness.Daemon {
+				if hasState {
+					return state.Settled(k.Text(manifests))
+				}
+				d := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), k.Text(manifests), "--state-dir", "none")
+				d.AwaitReady()
+				return d
+			}
+			const source = "namespaces: [NS], labelSelector: app=web"
+			d := run(partsOf("old-"+k.Ns, source, ""))
+			a := k.Create(parent("a", "app: web"))
+			b := k.Create(parent("b", "app: web"))
+			c := k.Create(parent("c", "app: web"))
+			for _, name := range []string{"a", "b", "c"} {
+				k.Has(name+"-part", "part", name)
+			}
+			d.AwaitDelivered()
+			d.Stop()
+			k.Delete(a) // while nobody watches
+			changed := strings.Replace(partsOf("new-"+k.Ns, source, "formerly: old-"+k.Ns+", "),
+				`data: {part: `, `data: {now: `, 1)
+			d = run(changed)
+			k.Gone("a-part")
+			k.Delete(b)
+			k.Gone("b-part")
+			k.Patch(c, "metadata: {annotations: {touched: 'yes'}}")
+			k.Has("c-part", "now", "c")
+			part := must(k, "c-part")
+			got, err := k.Resource(part).Get(t.Context(), "c-part", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data, _, _ := unstructured.NestedMap(got.Object, "data"); data["part"] != nil {
+				t.Errorf("what the rule applies no more is still there: %v", data)
+			}
+			if label := got.GetLabels()["informd.dev/rule"]; label != "new-"+k.Ns {
+				t.Errorf("its label names the rule %q", label)
+			}
+			d.AwaitDelivered()
+			d.Stop()
+			d = run(strings.Replace(changed, "formerly: old-"+k.Ns+", ", "", 1))
+			k.Delete(c)
+			k.Gone("c-part")
+			d.Stop()
+		})
+	}
 }
 
 func must(k *harness.Kube, name string) *unstructured.Unstructured {
