@@ -3,7 +3,6 @@ package delivery
 import (
 	"strings"
 
-	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -12,15 +11,15 @@ import (
 type Former struct {
 	Rule string
 	// Last and Redriven are the highest numbers of deliveries that have ids with this name: see
-	// [queue.Queue.Numbers].
+	// Numbers in package queue.
 	Last, Redriven uint64
 }
 
 // NameAt returns the name that begins the id of the delivery with a number. It is now if no former
 // name does. former has the oldest name first.
-func NameAt(former []Former, n uint64, now string) string {
+func NameAt(former []Former, n uint64, isRedriven bool, now string) string {
 	for _, f := range former {
-		if n <= f.Last && !queue.IsRedriven(n) || n <= f.Redriven && queue.IsRedriven(n) {
+		if n <= f.Last && !isRedriven || n <= f.Redriven && isRedriven {
 			return f.Rule
 		}
 	}
