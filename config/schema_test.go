@@ -82,7 +82,7 @@ var beyondSchema = regexp.MustCompile(strings.Join([]string{
 	// what stands elsewhere: other manifests, other fields, the name of the file
 	`^there is (no|another) `, ` is in \S+ twice`, `^handler \S+ posts`, `^the config of handler `, ` holds Tests only,`,
 	`^a Test belongs in `, ` (goes|go) with .* only`, ` exclude each other$`, ` needs (a source|the event|spec\.)`, `, not both: `,
-	` deletes what (was|the rule has) applied`, `^spec\.events (lacks|has) `, ` selects changes, and `, ` does nothing here: `,
+	` deletes what (was|the rule has) applied`, `^spec\.formerly(:| is the name)`, `^spec\.events (lacks|has) `, ` selects changes, and `, ` does nothing here: `,
 	// one of several fields
 	`^spec\.source is missing`, `^spec\.handler, spec\.actions or`, `^spec\.command, spec\.builtin`, `^a gauge needs a source`,
 	// what YAML is before it is JSON

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -110,4 +111,72 @@ func TestRenamed(t *testing.T) {
 				"new updated a 1→2 by old", "new updated a 2→3 by old", "new updated a 3→4 by new")
 		})
 	}
+}
+
+// What waits in time, counts and gathers goes on under the new name, and so does what is inside of
+// Secrets.
+func TestRenamedGoesOnInTime(t *testing.T) {
+	t.Parallel()
+	for _, reloads := range []bool{false, true} {
+		t.Run(map[bool]string{false: "restart", true: "reload"}[reloads], func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			manifests := func(name, formerly string) string {
+				of := func(rule, spec string) string {
+					if formerly != "" {
+						spec += ", formerly: " + formerly + rule
+					}
+					return aRule(name+rule, spec)
+				}
+				secretsToo := strings.Replace(strings.TrimPrefix(secretSource, oneHandler), "{name: maps}", "{name: secrets}", 1)
+				return mapSource + "---" + secretsToo + of("lasts", `, where: object.metadata.name == "a", for: 10m`) +
+					of("counts", `, when: event == "updated", count: {times: 2, within: 1h}`) +
+					of("gathers", `, when: event == "updated", group: {wait: 30m}`) +
+					strings.Replace(of("secret", `, where: object.data.size == "1"`), "source: maps", "source: secrets", 1)
+			}
+			h := new(teller)
+			e, stop := l.start(manifests("old-", ""), h)
+			l.settled(e)
+			l.put("a", "1")
+			l.put("b", "1")
+			l.secret("s", "1")
+			l.await(h, 1)
+			l.holds("a waits", func() bool { return pendingOf(e, "old-lasts") == 1 })
+			l.pass(e, 6*time.Minute)
+			l.put("b", "2")
+			l.holds("a change is gathered", func() bool { return e.waiting("old-gathers") == 1 })
+			if reloads {
+				if done, err := l.reload(e, manifests("new-", "old-"), h); err != nil || len(done.Renamed) != 4 {
+					t.Fatal(done, err)
+				}
+			} else {
+				stop()
+				e, stop = l.start(manifests("new-", "old-"), h)
+			}
+			l.holds("a waits still", func() bool { return pendingOf(e, "new-lasts") == 1 })
+			l.holds("a change is gathered still", func() bool { return e.waiting("new-gathers") == 1 })
+			l.put("b", "3")
+			l.secret("s", "2")
+			l.await(h, 3)
+			l.pass(e, 5*time.Minute)
+			l.await(h, 4)
+			told := stop()
+			var about []string
+			for _, text := range told {
+				about = append(about, strings.Join(strings.Fields(text)[:3], " "))
+			}
+			slices.Sort(about)
+			expect(t, "told", about, "old-secret added s", "new-secret deleted s", "new-counts updated b",
+				"new-lasts added a")
+		})
+	}
+}
+
+func pendingOf(e *Engine, rule string) int {
+	for _, r := range e.Status().Rules {
+		if r.Name == rule {
+			return r.Pending
+		}
+	}
+	return -1
 }

@@ -202,7 +202,7 @@ func TestSuccessionWhileGroupsAreLoaded(t *testing.T) {
 				g = startGroups(t, next, LaneOptions{Gathering: &Gathering{Ends: isNone, By: "all", Of: allInOne, Wait: time.Minute}})
 				pass(500 * time.Millisecond) // it loads
 				o := LaneOptions{Gathering: &Gathering{Ends: isNone, By: "all", Of: allInOne, Wait: time.Minute, Store: g.gathered}, Store: g.queued}
-				l := g.lane.dispatcher.Succeed(g.lane, o, false)
+				l := g.lane.dispatcher.Succeed(g.lane, g.lane.rule, o, false)
 				defer func() { l.Close() }()
 				pass(10 * time.Minute)
 				want := []string{"ua/added/2 ub/added/3"}
@@ -240,7 +240,7 @@ func TestOffersWhileGroupsAreSucceeded(t *testing.T) {
 	})
 	last := first
 	for !isOver.Load() {
-		last = d.Succeed(last, options(), false)
+		last = d.Succeed(last, last.rule, options(), false)
 	}
 	offering.Wait()
 	defer last.Close()
