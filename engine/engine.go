@@ -90,6 +90,7 @@ type Engine struct {
 	ended atomic.Bool
 
 	present   atomic.Pointer[work] // see work
+	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker
 	tasks     tasks
 	reloading sync.Mutex // held while the work changes
 }

@@ -180,3 +180,78 @@ func pendingOf(e *Engine, rule string) int {
 	}
 	return -1
 }
+
+// A dead letter of a rule that looks up Secrets is recorded again when the rule is renamed. Its
+// payload does not reach the disk.
+func TestRenamedLettersHoldNoSecrets(t *testing.T) {
+	t.Parallel()
+	for _, reloads := range []bool{false, true} {
+		t.Run(map[bool]string{false: "restart", true: "reload"}[reloads], func(t *testing.T) {
+			t.Parallel()
+			const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+			l := newLife(t)
+			l.putSecret("a", value)
+			l.put("a", "1")
+			manifests := func(name, spec string) string { return attachSources + aRule(name, revealing+spec) }
+			h := &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("no")) }}
+			e, stop := l.start(manifests("old", ""), h)
+			l.holds("a dead letter", func() bool { return e.Status().DeadLetters.Letters == 1 })
+			if reloads {
+				if _, err := l.reload(e, manifests("new", ", formerly: old"), h); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				stop()
+				e, stop = l.start(manifests("new", ", formerly: old"), h)
+				l.settled(e)
+			}
+			if letters, _ := e.Letters(); len(letters) != 1 || letters[0].Rule != "new" {
+				t.Errorf("letters: %+v", letters)
+			}
+			stop()
+			l.nowhere(value)
+		})
+	}
+}
+
+// A rule about itself alone goes on with its schedule when it is renamed. A moment that was missed
+// comes once.
+func TestRenamedScheduleGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"restart", "reload", "reload and restart"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			l, h := newLife(t), new(teller)
+			alone := func(name, spec string) string {
+				return strings.Replace(mapSource+aRule(name, daily+spec), "source: maps, ", "", 1)
+			}
+			renamed := alone("new", ", formerly: old")
+			l.at(0, 7, 0)
+			e, stop := l.start(alone("old", ""), h)
+			l.settled(e)
+			l.pass(e, 2*time.Hour)
+			l.await(h, 1)
+			want := 1
+			if strings.HasPrefix(way, "reload") {
+				if _, err := l.reload(e, renamed, h); err != nil {
+					t.Fatal(err)
+				}
+				l.pass(e, time.Minute)
+			}
+			if strings.HasSuffix(way, "restart") {
+				stop()
+				l.at(1, 9, 0) // a moment was missed
+				e, stop = l.start(renamed, h)
+				want++
+				l.await(h, want)
+				l.settled(e)
+			}
+			l.pass(e, 24*time.Hour)
+			want++
+			l.await(h, want)
+			if told := stop(); len(told) != want {
+				t.Errorf("told %q, want %d", told, want)
+			}
+		})
+	}
+}

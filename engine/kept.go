@@ -18,6 +18,9 @@ func informerID(i *plan.Informer) string {
 		object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
+// aloneID returns the name under which the state keeps the informer of a rule without a source.
+func aloneID(rule string) string { return "rule " + plan.AloneSelector + rule }
+
 // selectionOf returns, as attributes for a log, the selection of an informer that the state keeps
 // under this name.
 func selectionOf(id string) (attrs []any) {

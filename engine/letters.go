@@ -214,11 +214,17 @@ func (e *NotWaitingError) Error() string {
 func (e *Engine) rule(name string) *runningRule { return e.work().rule(name) }
 
 // maker returns the rule that made an event under this name, or nil. What is in flight while a rule
-// is renamed has its former name.
+// is renamed has its former name. What is delivered while a Reload renames it may have the next one.
 func (e *Engine) maker(name string) *runningRule {
+	next := e.coming.Load()
 	w := e.work()
 	if r := w.rule(name); r != nil {
 		return r
+	}
+	if next != nil {
+		if r := next.rule(name); r != nil {
+			return r
+		}
 	}
 	for _, r := range w.rules {
 		if r.Former != "" && r.Former == name {

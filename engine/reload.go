@@ -201,6 +201,8 @@ func (r *reload) carryOut() {
 		r.drop(rule)
 	}
 	waiting := r.wait()
+	r.coming.Store(r.next)
+	defer r.coming.Store(nil)
 	for _, rule := range r.next.rules {
 		switch {
 		case rule.before != nil:

@@ -51,9 +51,8 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 		if r.Rounds == nil {
 			continue
 		}
-		var last lastRound
-		value, ok := notes[noteID{r.id, roundNote(in.id)}]
-		if !ok || json.Unmarshal(value, &last) != nil || last.Table != r.Rounds.String() {
+		last, ok := in.lastRound(r, notes)
+		if !ok {
 			begin = append(begin, r)
 			continue
 		}
@@ -70,6 +69,23 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 		}
 		in.noteRound(r, last)
 	}
+}
+
+// lastRound returns the last round of the run before. ok is false if the rule was new then, or has
+// another schedule now.
+func (in *intake) lastRound(r *runningRule, notes map[noteID][]byte) (last lastRound, ok bool) {
+	value, ok := notes[noteID{r.id, roundNote(in.id)}]
+	isRenamed := !ok && in.planned.Fixed != nil && r.Former != ""
+	if isRenamed { // the informer's id has the rule's name
+		value, ok = notes[noteID{r.id, roundNote(aloneID(r.Former))}]
+	}
+	ok = ok && json.Unmarshal(value, &last) == nil && last.Table == r.Rounds.String()
+	if ok && isRenamed {
+		defer in.record.begin()()
+		in.record.store.DeleteNote(r.id, roundNote(aloneID(r.Former)))
+		in.noteRound(r, last)
+	}
+	return last, ok
 }
 
 // noteID identifies a note of the state.

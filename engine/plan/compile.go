@@ -227,6 +227,10 @@ var ruleResource = schema.GroupVersionResource{
 	Group: "informd.dev", Version: "v1alpha1", Resource: "rules",
 }
 
+// AloneSelector begins the field selector of the informer of a rule without a source. The rule's name
+// follows.
+const AloneSelector = "metadata.name="
+
 // alone makes the source of a rule without one. Its object is the same after every restart and in
 // every replica, and so are the ids of events.
 func (b *builder) alone(rule string) *Source {
@@ -235,7 +239,7 @@ func (b *builder) alone(rule string) *Source {
 		"metadata": map[string]string{"name": rule, "uid": rule, "resourceVersion": "1"},
 	})
 	informer := &Informer{
-		Selection: Selection{Resource: ruleResource, FieldSelector: "metadata.name=" + rule},
+		Selection: Selection{Resource: ruleResource, FieldSelector: AloneSelector + rule},
 		View:      new(object.Paths), Fixed: text,
 	}
 	b.whole[informer] = true
