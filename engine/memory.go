@@ -57,19 +57,19 @@ func (m *memory) see(informer string) {
 	m.put()
 }
 
-// become makes the memory that of the rule with another where, and perhaps another name.
-func (m *memory) become(where, name string) {
+// become makes the memory that of the rule with another where.
+func (m *memory) become(where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.where, m.name = where, name
+	m.where = where
 }
 
 // renamed records that the rule has another name, and the names that it had. It is called within a
 // cut.
-func (m *memory) renamed(former []delivery.Former) {
+func (m *memory) renamed(name string, former []delivery.Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.former = former
+	m.name, m.former = name, former
 	m.put()
 }
 

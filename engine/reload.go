@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
@@ -333,16 +334,16 @@ func (r *reload) succeed(rule *runningRule) {
 	if old.orphans != nil && old.orphans.end != nil {
 		old.orphans.end()
 	}
+	rule.options.Renamed = func(former []delivery.Former) {
+		rule.memory.renamed(rule.Name, former)
+		r.dead.Rename(old.Name, rule.Name)
+	}
 	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
 	rule.matches.Store(old.matches.Load())
 	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())
-	rule.memory.become(rule.membership(), rule.Name)
+	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
-	if rule.Name != old.Name {
-		rule.memory.renamed(rule.lane.Former())
-		r.dead.Rename(old.Name, rule.Name)
-	}
 	if rule.counting != old.counting {
 		old.counting.forget()
 	}

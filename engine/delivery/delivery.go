@@ -22,8 +22,8 @@ type Delivery struct {
 	// Answer holds the actions that are to be performed. nil means that the dispatcher has to ask
 	// the handler. Acknowledged means that the rule's own actions follow.
 	Answer *Answer
-	// Rule is the name under which the rule made the event, if a dead letter from before the rule was
-	// renamed is delivered again. Otherwise it is empty: see [Former].
+	// Rule is the name under which the rule made the event, if a dead letter is delivered again.
+	// Otherwise it is empty: see [Former].
 	Rule string
 	// Stale means that Payload was made for another delta, and must be remade.
 	Stale bool

@@ -10,16 +10,14 @@ import (
 // that they had, which begin with that name.
 type Former struct {
 	Rule string
-	// Last and Redriven are the highest numbers of deliveries that have ids with this name: see
-	// Numbers in package queue.
-	Last, Redriven uint64
+	Last uint64 // the highest number of a delivery whose id begins with this name
 }
 
 // NameAt returns the name that begins the id of the delivery with a number. It is now if no former
 // name does. former has the oldest name first.
-func NameAt(former []Former, n uint64, isRedriven bool, now string) string {
+func NameAt(former []Former, n uint64, now string) string {
 	for _, f := range former {
-		if n <= f.Last && !isRedriven || n <= f.Redriven && isRedriven {
+		if n <= f.Last {
 			return f.Rule
 		}
 	}

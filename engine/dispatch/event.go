@@ -22,7 +22,7 @@ func (l *Lane) nameOf(d *delivery.Delivery, n uint64) string {
 	if d.Rule != "" {
 		return d.Rule
 	}
-	return delivery.NameAt(l.former, n, queue.IsRedriven(n), l.rule)
+	return delivery.NameAt(l.former, n, l.rule)
 }
 
 // sameEvent reports whether two deltas have the same ID.

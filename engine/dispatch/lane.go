@@ -98,6 +98,9 @@ type LaneOptions struct {
 	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
 	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
 	Store queue.Store[delta.Key, delivery.Delivery]
+	// Renamed records that the rule has another name than that of the lane before, and what it had:
+	// see Succeed. It is called within the Journal's Begin and End. It may be nil.
+	Renamed func(former []delivery.Former)
 }
 
 // actsNow reports whether what comes next for a delivery are the rule's own actions, and not its
@@ -172,9 +175,7 @@ func (l *Lane) Renamed(former []delivery.Former) { l.former = former }
 // Rename tells the lane that its rule had another name until now. What it has keeps its ids. It must
 // be called before the lane is offered anything.
 func (l *Lane) Rename(from string) {
-	last, redriven := l.queue.Numbers()
-	l.former = append(slices.Clone(l.former),
-		delivery.Former{Rule: from, Last: last, Redriven: redriven})
+	l.former = append(slices.Clone(l.former), delivery.Former{Rule: from, Last: l.queue.Last()})
 }
 
 // Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
@@ -243,16 +244,8 @@ func (l *Lane) waiting(key delta.Key) int {
 func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
-		Items: letter.Items, Rule: l.formerly(letter.ID),
+		Items: letter.Items, Rule: delivery.NameIn(letter.ID),
 	})
-}
-
-// formerly returns the name with which an id begins, or "" if the rule has that name now.
-func (l *Lane) formerly(id string) string {
-	if name := delivery.NameIn(id); name != l.rule {
-		return name
-	}
-	return ""
 }
 
 // Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and

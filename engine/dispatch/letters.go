@@ -21,6 +21,9 @@ type DeadLetters interface {
 	// Delivered marks the letters of an object whose rule has now delivered a later event of it. It
 	// is called as Add is, and costs nothing if there are no letters to mark.
 	Delivered(rule string, key delta.Key, at time.Time)
+	// Rename makes the letters of a rule those of the same rule under another name. They keep their
+	// ids. It is called as Add is.
+	Rename(from, to string)
 }
 
 // LetterStore records the dead letters of a LetterBox. The LetterBox calls it with its lock held.
@@ -108,8 +111,7 @@ func (b *LetterBox) Restore(letters []delivery.Letter) (evicted []delivery.Lette
 	return evicted
 }
 
-// Rename makes the letters of a rule those of the same rule under another name. They keep their ids.
-// It is called within the change that it belongs to, as Add is.
+// Rename implements DeadLetters.
 func (b *LetterBox) Rename(from, to string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

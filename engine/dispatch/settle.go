@@ -82,6 +82,9 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		if o.evicted, o.unkept = d.dead.Add(*o.letter); o.unkept != nil {
 			o.result, o.after = Retried, d.to.Retry.MaxBackoff
 		}
+		if now := f.lane.newest().rule; now != o.letter.Rule { // it was renamed just before
+			d.dead.Rename(o.letter.Rule, now)
+		}
 	}
 	queue, key := f.lane.queue, f.item.Key
 	if o.result == Done && !f.item.Redriven { // a letter itself may be older than the others

@@ -7,8 +7,8 @@ import (
 )
 
 // Succeed makes a lane that takes the place of old, with other options, and perhaps at another
-// Dispatcher or under another name of the rule. It is for a rule that changes while it runs. Both lanes have one queue, so nothing
-// moves, and the order per object stays:
+// Dispatcher or under another name of the rule. It is for a rule that changes while it runs. Both
+// lanes have one queue, so nothing moves, and the order per object stays:
 //
 //   - What waits is delivered by the new lane.
 //   - What is in flight ends as it began, with the options of old and at its Dispatcher. If it has
@@ -41,7 +41,10 @@ func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool)
 		from.mu.Unlock()
 		l.former = old.former
 		if rule != old.rule {
-			l.Rename(old.rule)
+			l.Rename(old.rule) // neither lane takes anything now
+			if o.Renamed != nil {
+				o.Renamed(l.former)
+			}
 		}
 		l.queue.Reconfigure(l.queueOptions())
 		for _, j := range held {

@@ -348,16 +348,13 @@ func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 	return val.cut
 }
 
-// Numbers returns the highest numbers of the values so far: those of redriven values lie below the
-// others. Values that are added later get higher ones.
-func (q *Queue[K, V]) Numbers() (last, redriven uint64) {
+// Last returns the highest number of the values so far. Values that are added later get higher ones,
+// but for those of Redrive, whose numbers are lower than all others.
+func (q *Queue[K, V]) Last() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.number, q.nextRedriven()
+	return q.number
 }
-
-// IsRedriven reports whether the value with this number was added by Redrive.
-func IsRedriven(n uint64) bool { return n < firstNumber }
 
 // Waiting returns how many values wait for key: in memory, and in the store alone.
 func (q *Queue[K, V]) Waiting(key K) (here, away int) {

@@ -29,11 +29,11 @@ type feed struct {
 	warn   func(panic any) // logs that the consumer has panicked
 	chunk  int             // objects per turn of a resync or clear; changes come in between
 	poke   chan struct{}   // capacity 1; signals that tick has work
+
+	mu sync.Mutex // held during each call of the consumer; guards the fields below
 	// inOrder makes visits and rounds go through the objects in the order of their keys. A Hand
 	// sets it, so that a run can be repeated; for many objects, that costs too much otherwise.
-	inOrder bool
-
-	mu       sync.Mutex                // held during each call of the consumer; guards the fields below
+	inOrder  bool
 	consumer Consumer                  // nil if the informer only maintains its cache
 	view     *object.Paths             // of the trees that the consumer takes
 	round    round                     // the round under way
@@ -126,6 +126,13 @@ func (f *feed) setView(view *object.Paths) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.view = view
+}
+
+// sort makes visits and rounds go through the objects in the order of their keys.
+func (f *feed) sort() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inOrder = true
 }
 
 // visit calls visitor between two steps.

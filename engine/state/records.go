@@ -365,7 +365,7 @@ func appendRule(b []byte, r *RuleMemory) []byte {
 	}
 	b = binary.AppendUvarint(appendName(b, r.ID), uint64(len(r.Former)))
 	for _, f := range r.Former {
-		b = binary.AppendUvarint(binary.AppendUvarint(appendName(b, f.Rule), f.Last), f.Redriven)
+		b = binary.AppendUvarint(appendName(b, f.Rule), f.Last)
 	}
 	return b
 }
@@ -390,7 +390,7 @@ func readRule(b []byte) (rule RuleMemory, err error) {
 	if flags&wasRenamed != 0 {
 		rule.ID = r.string()
 		for n := r.uvarint(); n > 0 && !r.bad; n-- {
-			f := delivery.Former{Rule: r.string(), Last: r.uvarint(), Redriven: r.uvarint()}
+			f := delivery.Former{Rule: r.string(), Last: r.uvarint()}
 			rule.Former = append(rule.Former, f)
 		}
 	}

@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 		}, Sent: true, Since: now, Due: now.Add(time.Hour)},
 		{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: second, Round: -5}, Payload: json.RawMessage{}, Rule: "older"}, Redriven: true},
 	}
-	rule := RuleMemory{ID: "r", Name: "renamed", Former: []delivery.Former{{Rule: "r", Last: 1 << 62, Redriven: 7}}, Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}
+	rule := RuleMemory{ID: "r", Name: "renamed", Former: []delivery.Former{{Rule: "r", Last: 1 << 62}}, Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}
 	s.recorded(func() {
 		pods.Put(first, nil)
 		pods.Put(second, []string{"r", "other"})
