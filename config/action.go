@@ -99,7 +99,7 @@ func (r *reader) actionsOnly(spec mapping) {
 func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	fields := r.mapping(n, n, what, actionFields)
 	a := Action{
-		ForEach: r.bareExpression(fields.get("forEach"), what+".forEach"),
+		ForEach: r.bareExpression(fields.meant("forEach"), what+".forEach"),
 		If:      r.bareExpression(fields.get("if"), what+".if"),
 	}
 	for _, verb := range verbs {
@@ -113,7 +113,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 		}
 	}
 	if a.Verb == "" {
-		if fields.at != nil {
+		if fields.at != nil && !fields.hasUnknown {
 			r.mistake(n, "%s has no verb: %s is missing", what, oneOf(verbs))
 		}
 		return a, false

@@ -65,6 +65,7 @@ type Source struct {
 	Namespaces    []string      // nil: all
 	LabelSelector string        // canonical, so that equal selections compare equal; "": everything
 	FieldSelector string        // canonical, too
+	FieldsAt      Text          // the field selector, where the manifest has it
 	Resync        time.Duration // 0: never
 	Keep          Keep
 	Indexes       []Index  // sorted by name

@@ -73,7 +73,11 @@ func (r *reader) metrics(n *yaml.Node, checkType func(at *yaml.Node, m Metric)) 
 				what, len(m.Help), maxMetricHelp)
 		}
 		at := spec.need("name")
-		if m.Name = r.str(at, what+".name"); m.Name != "" {
+		m.Name = r.str(at, what+".name")
+		if spec.has("type") && r.reported[spec.value["type"]] { // a mistake is enough
+			m.IsCounter = strings.HasSuffix(m.Name, counterSuffix)
+		}
+		if m.Name != "" {
 			m.At = r.text(at)
 			r.metricName(at, m)
 		}

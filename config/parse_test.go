@@ -74,6 +74,7 @@ func TestEveryField(t *testing.T) {
 			Namespaces:    []string{"shop", "pay"},
 			LabelSelector: "app=shop,tier=web",
 			FieldSelector: "metadata.name=x,status.phase!=Succeeded",
+			FieldsAt:      NewText("status.phase!=Succeeded,metadata.name=x"),
 			Resync:        10 * time.Minute,
 			Keep:          Needed,
 			Indexes: []Index{

@@ -50,6 +50,8 @@ type mapping struct {
 	at     *yaml.Node // where to report a missing field; nil if that would say nothing new
 	key    map[string]*yaml.Node
 	value  map[string]*yaml.Node
+
+	hasUnknown bool // a field that is reported
 }
 
 // mapping reads the fields of n, and reports those that are not known. at is where to report missing
@@ -89,6 +91,7 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known fields) mapping {
 				f.key[s] = key // so that it is not reported as missing as well
 			}
 		}
+		f.hasUnknown = true
 		r.mistake(key, "unknown field %s%s", quote(f.path+key.Value), hint)
 	}
 	return f
@@ -161,6 +164,15 @@ func (f mapping) has(name string) bool { return f.key[name] != nil }
 // get returns the value of a field, or nil if it is absent or reported.
 func (f mapping) get(name string) *yaml.Node {
 	return f.valueOf(name, ": give it one or leave it out")
+}
+
+// meant is get, also for a misspelt field, which is reported already. It spares authors the mistakes
+// that follow from one that is missing.
+func (f mapping) meant(name string) *yaml.Node {
+	if key := f.key[name]; key != nil {
+		name = key.Value
+	}
+	return f.get(name)
 }
 
 func (f mapping) valueOf(name, advice string) *yaml.Node {

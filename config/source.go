@@ -29,6 +29,7 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 		Namespaces:    r.namespaces(spec.get("namespaces")),
 		LabelSelector: r.labelSelector(spec.get("labelSelector")),
 		FieldSelector: r.fieldSelector(spec.get("fieldSelector")),
+		FieldsAt:      r.text(spec.get("fieldSelector")),
 		Resync:        spec.span("resync"),
 		Keep:          Keep(spec.choice("keep")),
 		Indexes:       r.indexes(spec.get("indexes")),

@@ -153,10 +153,28 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 			c.reach.use(s)
 		}
 	}
+	if how := unitExamples[name]; how != "" && args[0].constant {
+		if text, ok := args[0].value.(string); ok && c.cannotRead(f, text) {
+			return operand{}, c.errorf(arguments[0], "%q is no %s: write one such as %s", clip(text),
+				name, how)
+		}
+	}
 	evals := evalsOf(args)
 	o, err := c.fold(at, func(r *run) (any, error) { return r.call(f.Call, evals) }, args...)
 	o.shape = out
 	return o, err
+}
+
+// unitExamples has examples of what functions read.
+var unitExamples = map[string]string{
+	"duration": `"10m", "1h30m" or "24h"`, "time": `"2030-01-31T08:00:00Z"`,
+	"quantity": `"500m" or "1Gi"`,
+}
+
+// cannotRead reports whether a function fails for a constant text.
+func (c *compiler) cannotRead(f value.Function, text string) bool {
+	_, err := f.Call(&c.folding.Meter, []any{text})
+	return err != nil && err != value.ErrSteps && err != value.ErrMemory
 }
 
 func constantKey(name string, args []operand) (string, bool) {

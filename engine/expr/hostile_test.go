@@ -142,9 +142,9 @@ func TestHostileText(t *testing.T) {
 		{"a pattern that is large when written out", `object.x matches "((a{100}){100}){100}"`, "the pattern is wrong: invalid repeat count: \"{100}\""},
 		{"many patterns that are large when written out", `object.x matches "` + strings.Repeat(`[\\pL]{900}`, 50) + `"`, "the pattern is too large once its repetitions are written out"},
 		{"a long pattern", `object.x matches "` + strings.Repeat("a", 2000) + `"`, "the pattern is longer than 1024 bytes"},
-		{"a quantity of many zeros", `quantity("1e999999999") > object.x`, `"quantity" cannot parse its argument`},
-		{"a quantity of many zeros behind the point", `quantity("1e-999999999") > object.x`, `"quantity" cannot parse its argument`},
-		{"a quantity whose exponent overflows", `quantity("1E+0004294967295") > object.x`, `"quantity" cannot parse its argument`},
+		{"a quantity of many zeros", `quantity("1e999999999") > object.x`, `"1e999999999" is no quantity`},
+		{"a quantity of many zeros behind the point", `quantity("1e-999999999") > object.x`, `"1e-999999999" is no quantity`},
+		{"a quantity whose exponent overflows", `quantity("1E+0004294967295") > object.x`, `"1E+0004294967295" is no quantity`},
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			var err error
@@ -152,7 +152,7 @@ func TestHostileText(t *testing.T) {
 			bytes := allocated(func() { _, err = Compile(test.text, payload) })
 			t.Logf("%v, %d KiB", time.Since(start), bytes>>10)
 			var e *Error
-			if !errors.As(err, &e) || e.Message != test.want {
+			if !errors.As(err, &e) || !strings.HasPrefix(e.Message, test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if e != nil && (e.Offset < 0 || e.Offset > len(test.text)) {

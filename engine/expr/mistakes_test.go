@@ -80,7 +80,8 @@ func TestMistakesInTheText(t *testing.T) {
 		{"a variable twice", When, `let x = 1; let |x = 2; true`, "x already has a meaning; choose another name"},
 		{"a key that cannot be one", When, `{(|1): 2} == nil`, "a key must be a string, not an int"},
 
-		{"a constant that cannot be parsed", When, `object.x > |quantity("10 GB")`, `"quantity" cannot parse its argument`},
+		{"a duration in days", When, `now() > time(object.x) + duration(|"3d")`, `"3d" is no duration: write one such as "10m", "1h30m" or "24h"`},
+		{"a constant that cannot be parsed", When, `object.x > quantity(|"10 GB")`, `"10 GB" is no quantity: write one such as "500m" or "1Gi"`},
 		{"constants that do not go together", When, `object.x == (1 |+ "a")`, `operator "+" cannot take an int and a string; write string(…) around what is no string`},
 		{"a pattern that is wrong", When, `object.x matches |"(a"`, "the pattern is wrong: missing closing ): \"(a\""},
 		{"empty", When, "|  ", "the expression is empty"},

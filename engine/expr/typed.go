@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/informd/informd/engine/object"
@@ -102,7 +103,7 @@ func (t Typed) Takes(given Typed) string {
 		return ""
 	}
 	if t.Lacks(given.Type.Kinds()) {
-		return fmt.Sprintf("%s is %s, not %s", t, t.Kind(), given.Kind())
+		return fmt.Sprintf("%s is %s, not %s%s", t, t.Kind(), given.Kind(), t.hintForQuotes(given))
 	}
 	allowed := t.Type.Enum()
 	for _, text := range given.Type.Enum() {
@@ -111,6 +112,27 @@ func (t Typed) Takes(given Typed) string {
 		}
 	}
 	return ""
+}
+
+// hintForQuotes returns what follows the message about a string where t takes none.
+func (t Typed) hintForQuotes(given Typed) string {
+	text := given.Type.Enum()
+	if given.of != "" || len(text) != 1 {
+		return ""
+	}
+	isBool := text[0] == "true" || text[0] == "false"
+	_, err := strconv.ParseFloat(text[0], 64)
+	if isBool && !t.Lacks(schema.Bool) || err == nil && !t.Lacks(schema.Number) {
+		return ": leave the quotes out"
+	}
+	return ""
+}
+
+// isConditionStatus reports whether the value is the status of a condition: "True", "False" or
+// "Unknown".
+func (t Typed) isConditionStatus() bool {
+	last := len(t.path) - 1
+	return last > 0 && t.path[last] == "status" && slices.Contains(t.path[:last], "conditions")
 }
 
 // Field returns a field of a map, and what is wrong if there can be none of that name, or "".
@@ -149,10 +171,31 @@ func (t Typed) hintForField(name string) string {
 	if at := findField(t.root, name); at != nil && !(isShort && slices.Contains(t.path, object.Each)) {
 		return fmt.Sprintf("; did you mean %s?", object.PathText(at))
 	}
+	if hint := onlyWith(name, fields); hint != "" {
+		return fmt.Sprintf("; did you mean %s?", hint)
+	}
 	if !isShort {
 		return ""
 	}
 	return suggestOrList(name, fields)
+}
+
+// onlyWith returns the only one of some names that begins with another one, or "".
+func onlyWith(beginning string, names []string) (found string) {
+	const short = 3 // begins too many names by chance
+	if len(beginning) < short {
+		return ""
+	}
+	for _, name := range names {
+		if len(name) < len(beginning) || !strings.EqualFold(name[:len(beginning)], beginning) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = name
+	}
+	return found
 }
 
 // maxFieldsListed is how many fields a map has at most if a message lists them.

@@ -263,6 +263,9 @@ func (c *checker) condition(at ast.Node, t Typed) {
 	hint := ""
 	if path := unchained(at); isPath(path) {
 		hint = fmt.Sprintf(": write %s != nil", clip(path.String()))
+		if t.isConditionStatus() {
+			hint = fmt.Sprintf(": write %s == \"True\"", clip(path.String()))
+		}
 	}
 	c.errorf(at, "%s is %s, not true or false%s", t, t.Kind(), hint)
 }
@@ -298,6 +301,8 @@ func (c *checker) binary(n *ast.BinaryNode) Typed {
 	case "+":
 		return c.sum(n, a, b)
 	case "-", "*", "/", "%", "**", "^":
+		c.calculates(n, n.Left, n.Right, a)
+		c.calculates(n, n.Right, n.Left, b)
 		if a.Type.Kinds() == schema.Number && b.Type.Kinds() == schema.Number {
 			return ofKind(schema.Number)
 		}
@@ -316,8 +321,13 @@ func (c *checker) compared(n *ast.BinaryNode, a, b Typed) {
 		return
 	}
 	at, from := n.Right, n.Left
-	if isConstant(n.Left) && !isConstant(n.Right) { // the message is about the other side
+	switch { // the message is about a, and stands at the other side
+	case isConstant(n.Left) && !isConstant(n.Right):
 		a, b, at, from = b, a, n.Left, n.Right
+	case a.of == "" && b.of != "":
+		a, b = b, a
+	case a.of == "" && !isConstant(n.Right):
+		at = n.Left
 	}
 	means := "equals"
 	if n.Operator != "==" && n.Operator != "!=" {
@@ -356,7 +366,7 @@ func hintForKind(at, from ast.Node, a Typed) string {
 	case *ast.BoolNode:
 		if !a.Lacks(schema.String) {
 			text := strconv.FormatBool(n.Value)
-			if len(a.path) > 0 && a.path[len(a.path)-1] == "status" { // of a condition
+			if a.isConditionStatus() {
 				text = strings.ToUpper(text[:1]) + text[1:]
 			}
 			return fmt.Sprintf(": write %q", text)
@@ -465,6 +475,12 @@ func (c *checker) needsText(n *ast.BinaryNode, at ast.Node, t Typed) {
 func (c *checker) sum(n *ast.BinaryNode, a, b Typed) Typed {
 	x, y := a.Type.Kinds(), b.Type.Kinds()
 	switch {
+	case isUnit(n.Right) && a.of != "":
+		c.calculates(n, n.Left, n.Right, a)
+		return Typed{}
+	case isUnit(n.Left) && b.of != "":
+		c.calculates(n, n.Right, n.Left, b)
+		return Typed{}
 	case x == 0 || y == 0:
 		return Typed{}
 	case x == y && (x == schema.String || x == schema.Number):
@@ -485,4 +501,53 @@ func (c *checker) sum(n *ast.BinaryNode, a, b Typed) Typed {
 	}
 	c.errorf(at, "%s is %s, which + does not join to a string: write %s(…)", wrong, wrong.Kind(), how)
 	return ofKind(schema.String)
+}
+
+// calculates reports an operand of arithmetic that is a string.
+func (c *checker) calculates(n *ast.BinaryNode, at, other ast.Node, t Typed) {
+	if t.Type.Kinds() != schema.String {
+		return
+	}
+	how := "int"
+	switch {
+	case isUnit(other), isNamedLikeTime(t):
+		how = "time"
+	case isNamedLikeQuantity(t):
+		how = "quantity"
+	}
+	argument := "…"
+	if path := unchained(at); isPath(path) {
+		argument = clip(path.String())
+	}
+	c.errorf(at, "%s is a string, and %s takes numbers, times, durations or quantities: "+
+		"write %s(%s)", t, n.Operator, how, argument)
+}
+
+// isUnit reports whether a node certainly gives a time or a duration.
+func isUnit(n ast.Node) bool {
+	name := ""
+	switch call := unchained(n).(type) {
+	case *ast.BuiltinNode:
+		name = call.Name
+	case *ast.CallNode:
+		if callee, ok := call.Callee.(*ast.IdentifierNode); ok {
+			name = callee.Value
+		}
+	}
+	return slices.Contains([]string{"now", "time", "duration", "notAfter"}, name)
+}
+
+func isNamedLikeTime(t Typed) bool {
+	if len(t.path) == 0 {
+		return false
+	}
+	name := t.path[len(t.path)-1]
+	return slices.ContainsFunc([]string{"Time", "Timestamp", "At", "After", "Before"},
+		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+func isNamedLikeQuantity(t Typed) bool {
+	return slices.ContainsFunc(t.path, func(name string) bool {
+		return slices.Contains([]string{"requests", "limits", "capacity", "allocatable"}, name)
+	})
 }

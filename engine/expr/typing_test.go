@@ -102,6 +102,15 @@ func TestTypeMistakes(t *testing.T) {
 		{`filter(object.spec.containers, .name)`, `.name)|spec.containers[].name of v1/pods is a string, not true or false: write .name != nil`},
 		{`any(object.metadata.labels, true)`, `object.metadata.labels,|metadata.labels of v1/pods is a map, and any needs a list`},
 		{`object.spec.aaa + object.spec.bbb`, `aaa`},
+
+		{`now() - object.metadata.creationTimestamp`, `object.metadata|metadata.creationTimestamp of v1/pods is a string, and - takes numbers, times, durations or quantities: write time(object.metadata.creationTimestamp)`},
+		{`object.metadata.creationTimestamp + duration("1h")`, `object.metadata|metadata.creationTimestamp of v1/pods is a string, and + takes`},
+		{`duration("1h") + object.metadata.creationTimestamp`, `object.metadata|metadata.creationTimestamp of v1/pods is a string, and + takes`},
+		{`object.spec.nodeName * 2`, `object.spec|spec.nodeName of v1/pods is a string, and * takes numbers, times, durations or quantities: write int(object.spec.nodeName)`},
+		{`(object.spec.priority ?? 0) > object.metadata`, `object.metadata|metadata of v1/pods is a map, which never compares with a number`},
+		{`len(object.metadata.name) == lower("X")`, `len|this is a number, which never equals a string`},
+		{`any(object.status.conditions, .status)`, `.status|status.conditions[].status of v1/pods is a string, not true or false: write .status == "True"`},
+		{`any(object.status.conditions, .stat == "True")`, `stat|there is no field status.conditions[].stat in v1/pods; did you mean status?`},
 	} {
 		t.Run(test.text, func(t *testing.T) {
 			t.Parallel()

@@ -3,7 +3,9 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
@@ -42,6 +44,7 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 	for _, s := range c.Sources {
 		m.at = Misfit{Source: s.Name}
 		m.resource(s.Resource, s.ResourceAt)
+		m.fieldSelector(s)
 		for _, index := range s.Indexes {
 			m.check(index.Expr, expr.Typing{Object: m.objectsOf(s.Resource)})
 		}
@@ -53,6 +56,26 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 		m.rule(r, source)
 	}
 	return m.found
+}
+
+// Unknown returns the resources of a configuration that have no schema, sorted. Nothing is checked of
+// their fields.
+func Unknown(c *config.Config, schemas Schemas) (resources []string) {
+	add := func(resource schema.GroupVersionResource) {
+		if _, ok := schemas.Of(resource); !ok && resource != (schema.GroupVersionResource{}) {
+			resources = append(resources, object.ResourceName(resource))
+		}
+	}
+	for _, s := range c.Sources {
+		add(s.Resource)
+	}
+	for _, r := range c.Rules {
+		for _, a := range r.Actions {
+			add(a.Resource)
+		}
+	}
+	slices.Sort(resources)
+	return slices.Compact(resources)
 }
 
 // fitting checks one configuration.
@@ -83,6 +106,39 @@ func (m *fitting) resource(resource schema.GroupVersionResource, at config.Text)
 		other.Resource = hint
 		m.add(at.Mistake(0, fmt.Sprintf("there is no resource %s; did you mean %s?",
 			object.ResourceName(resource), object.ResourceName(other))))
+	}
+}
+
+// oddSelectors are fields of selectors that are no fields of objects, by resource.
+var oddSelectors = map[string]string{"jobs": "status.successful", "pods": "spec.host"}
+
+// fieldSelector reports a selector by a field that objects cannot have. API servers know fewer fields
+// than objects have, and which they know is not in schemas.
+func (m *fitting) fieldSelector(s config.Source) {
+	selector, err := fields.ParseSelector(s.FieldSelector)
+	if err != nil {
+		return // reported by config.Parse
+	}
+	for _, wanted := range selector.Requirements() {
+		if wanted.Field == oddSelectors[s.Resource.Resource] || strings.Contains(wanted.Field, "[") {
+			continue
+		}
+		at := m.objectsOf(s.Resource)
+		offset := max(strings.Index(s.FieldsAt.String(), wanted.Field), 0)
+		fault := ""
+		for name := range strings.SplitSeq(wanted.Field, ".") {
+			if at, fault = at.Field(name); fault != "" {
+				break
+			}
+			offset += len(name) + len(".")
+		}
+		if fault == "" && !at.Lacks(types.String) {
+			offset = max(strings.LastIndex(s.FieldsAt.String(), wanted.Value), 0)
+			fault = at.Takes(expr.Typed{Type: types.Constant(wanted.Value)})
+		}
+		if fault != "" {
+			m.add(s.FieldsAt.Mistake(offset, fault))
+		}
 	}
 }
 

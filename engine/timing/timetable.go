@@ -67,7 +67,7 @@ func NewSchedule(cron []string, zone string) (*Schedule, error) {
 	at, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
 		return nil, fmt.Errorf("there is no time zone %q; "+
-			"its name is one such as Europe/Berlin or UTC", zone)
+			"write a name such as Europe/Berlin or UTC", zone)
 	}
 	s := &Schedule{zone: at, text: strings.Join(cron, "\n") + "\n" + zone}
 	for _, expression := range cron {
@@ -86,6 +86,11 @@ func NewSchedule(cron []string, zone string) (*Schedule, error) {
 	return s, nil
 }
 
+var cronFields = []struct{ name, bounds string }{
+	{"minute", "0 to 59"}, {"hour", "0 to 23"}, {"day of the month", "1 to 31"},
+	{"month", "1 to 12, or JAN to DEC"}, {"day of the week", "0 to 6, or SUN to SAT"},
+}
+
 func checkCron(expression string) error {
 	fields := len(strings.Fields(expression))
 	isName := strings.HasPrefix(expression, "@") && expression != "@everysecond" &&
@@ -93,6 +98,13 @@ func checkCron(expression string) error {
 	if !isName && fields != 5 {
 		return fmt.Errorf("%q has %d fields; a cron expression has five: "+
 			"minute, hour, day of the month, month, day of the week", expression, fields)
+	}
+	for i, field := range strings.Fields(expression) {
+		only := []string{"*", "*", "*", "*", "*"}
+		if only[i%len(only)] = field; !isName && !gronx.IsValid(strings.Join(only, " ")) {
+			return fmt.Errorf("%q is no cron expression: %q is no %s, which goes from %s", expression,
+				field, cronFields[i].name, cronFields[i].bounds)
+		}
 	}
 	if !gronx.IsValid(expression) {
 		return fmt.Errorf("%q is no cron expression, such as \"0 3 * * *\" for three o'clock at "+

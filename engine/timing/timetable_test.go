@@ -85,11 +85,12 @@ func TestMistakenSchedules(t *testing.T) {
 	for _, test := range []struct{ cron, zone, want string }{
 		{"0 3 * *", "", `"0 3 * *" has 4 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
 		{"0 0 3 * * *", "", `"0 0 3 * * *" has 6 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
-		{"0 25 * * *", "", `"0 25 * * *" is no cron expression, such as "0 3 * * *" for three o'clock at night, @hourly, @daily or @start`},
+		{"0 25 * * *", "", `"0 25 * * *" is no cron expression: "25" is no hour, which goes from 0 to 23`},
+		{"0 3 * * MOM", "", `"0 3 * * MOM" is no cron expression: "MOM" is no day of the week, which goes from 0 to 6, or SUN to SAT`},
 		{"@noon", "", `"@noon" is no cron expression, such as "0 3 * * *" for three o'clock at night, @hourly, @daily or @start`},
 		{"0 0 31 2 *", "", `"0 0 31 2 *" never comes`},
-		{"0 3 * * *", "Berlin", `there is no time zone "Berlin"; its name is one such as Europe/Berlin or UTC`},
-		{"0 3 * * *", "Local", `there is no time zone "Local"; its name is one such as Europe/Berlin or UTC`},
+		{"0 3 * * *", "Berlin", `there is no time zone "Berlin"; write a name such as Europe/Berlin or UTC`},
+		{"0 3 * * *", "Local", `there is no time zone "Local"; write a name such as Europe/Berlin or UTC`},
 	} {
 		_, err := timing.NewSchedule([]string{test.cron}, test.zone)
 		if err == nil || err.Error() != test.want {

@@ -58,7 +58,8 @@ able to confine them. Below the mistakes stands what such a handler logged. The 
 remote handlers, and sends them no config.
 
 Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
-and what rules with actions and handlers with access.write may change in the cluster.
+what rules with actions and handlers with access.write may change in the cluster, and which resources
+have no schema.
 
 With -o json, it prints one line of JSON instead, with the mistakes and the place of each: file, line,
 column and endColumn. With --watch, it checks again whenever a file has changed, until it is
@@ -114,7 +115,7 @@ func (f *checkFlags) check(ctx context.Context, version string) (*checked, error
 	if err != nil {
 		return nil, cli.Failed(err)
 	}
-	misfits := schemas.Check(cfg, given, c.mistakes)
+	misfits, unknown := schemas.Check(cfg, given, c.mistakes)
 	c.hasMisfits = len(misfits) > 0
 	c.mistakes = append(c.mistakes, misfits...)
 	folders, err := launch.NewFolders(cfg.Handlers, version)
@@ -138,11 +139,24 @@ func (f *checkFlags) check(ctx context.Context, version string) (*checked, error
 	if n := len(cfg.Tests); n > 0 {
 		tests = fmt.Sprintf(", %d %s", n, cli.Plural(n, "test"))
 	}
-	c.summary = fmt.Sprintf("%s%sok: %d %s, %d %s, %d %s%s\n",
-		describeKept(cfg, compiled), describeWrites(cfg, compiled),
+	c.summary = fmt.Sprintf("%s%s%sok: %d %s, %d %s, %d %s%s\n",
+		describeKept(cfg, compiled), describeUnknown(unknown), describeWrites(cfg, compiled),
 		sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
 		rules, cli.Plural(rules, "rule"), tests)
 	return c, nil
+}
+
+// describeUnknown returns a line about resources that no schema describes, or "".
+func describeUnknown(resources []string) string {
+	if len(resources) == 0 {
+		return ""
+	}
+	give := "its CustomResourceDefinition"
+	if len(resources) > 1 {
+		give = "their CustomResourceDefinitions"
+	}
+	return wrap("fields of "+strings.Join(resources, ", ")+" are not checked: give "+give+
+		" with --schemas") + "\n"
 }
 
 // checkHandlers starts each builtin handler, and with commands the others as well, until it has

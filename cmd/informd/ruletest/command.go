@@ -94,7 +94,7 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 		return cli.Failed(schemaErr)
 	}
 	mistakes, _ := err.(config.Mistakes)
-	misfits := schemas.Check(cfg, given, mistakes)
+	misfits, _ := schemas.Check(cfg, given, mistakes)
 	mistakes = append(mistakes, misfits...)
 	if len(mistakes) > 0 {
 		mistakes.Sort()

@@ -14,13 +14,15 @@ import (
 // Check checks a configuration against the schemas that are built in, those of the
 // CustomResourceDefinitions beside the manifests, and the given ones, which may be nil. A resource
 // among the given ones is as they say, whatever is built in. known are mistakes that are reported
-// already: Check says nothing more at their places.
-func Check(cfg *config.Config, given *schema.Catalog, known config.Mistakes) config.Mistakes {
+// already: Check says nothing more at their places. unknown are the resources that no schema
+// describes, so that nothing about their fields is checked, sorted.
+func Check(
+	cfg *config.Config, given *schema.Catalog, known config.Mistakes,
+) (mistakes config.Mistakes, unknown []string) {
 	builtIn, _ := BuiltIn()
 	if given == nil {
 		given = schema.NewCatalog(builtIn)
 	}
-	var mistakes config.Mistakes
 	beside := schema.NewCatalog(builtIn)
 	for _, d := range cfg.Definitions {
 		if err := beside.AddDefinition(d.JSON); err != nil {
@@ -31,12 +33,13 @@ func Check(cfg *config.Config, given *schema.Catalog, known config.Mistakes) con
 	for _, m := range known {
 		taken[m.Position] = true
 	}
-	for _, misfit := range plan.Misfits(cfg, layers{given, beside, builtIn}) {
+	all := layers{given, beside, builtIn}
+	for _, misfit := range plan.Misfits(cfg, all) {
 		if !taken[misfit.Position] {
 			mistakes = append(mistakes, misfit.Mistake)
 		}
 	}
-	return mistakes
+	return mistakes, plan.Unknown(cfg, all)
 }
 
 // layers are catalogs of which the first that has a resource counts. The last one is built in.

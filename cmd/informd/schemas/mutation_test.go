@@ -66,7 +66,7 @@ func wrongFields(t *testing.T, path, text string, given *schema.Catalog) (n int)
 		cfg, _ := config.Parse([]config.File{{Path: path, Data: []byte(wrong)}})
 		line := 1 + strings.Count(text[:field], "\n")
 		column := 1 + len([]rune(text[strings.LastIndexByte(text[:field], '\n')+1:field]))
-		found := Check(cfg, given, nil)
+		found, _ := Check(cfg, given, nil)
 		if !slices.ContainsFunc(found, func(m config.Mistake) bool {
 			return m.Line == line && m.Column == column && strings.HasPrefix(m.Message, "there is no field")
 		}) {
