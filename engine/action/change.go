@@ -48,7 +48,12 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	var f *failure
 	for try := 0; ; try++ {
 		if from.basis != unread {
-			o, f = t.write(ctx, kind, from)
+			var there metadata
+			o, there, f = t.write(ctx, kind, from)
+			if f == nil && t.hasFormer(there) {
+				from.seen, from.basis = seen{there.UID, there.ResourceVersion}, read
+				o, f = t.release(ctx, kind, from)
+			}
 			switch {
 			case f == nil:
 				t.conflicts.over(t.contest())
@@ -67,11 +72,6 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 		}
 		if from.basis == unread && t.takesOver(got) {
 			return o, handler.Reject(errNotOurs)
-		}
-		if from.basis == unread && t.isFormer(got) {
-			if refused = t.takeFields(ctx, &got); refused != nil {
-				return t.failed(o, refused)
-			}
 		}
 		now := seen{got.UID, got.ResourceVersion}
 		if from.basis != unread && now == from.seen {
@@ -153,16 +153,17 @@ func (t task) get(ctx context.Context) (metadata, *failure) {
 }
 
 // write makes one request, which the API server performs only if the object matches from.
-func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failure) {
+// there is the object's metadata after it.
+func (t task) write(ctx context.Context, kind kind, from base) (o outcome, there metadata, f *failure) {
 	r, err := t.request(kind, from.seen)
 	if err != nil {
-		return outcome{}, &failure{reason: never, text: err.Error()}
+		return o, there, &failure{reason: never, text: err.Error()}
 	}
 	end := t.writes.Begin(t.resource(), t.key(), t.by.Rule, t.cause)
 	var made string
 	defer func() { end(from.version, made) }()
 	got, f := t.client.do(ctx, r)
-	o := outcome{code: got.code, result: Changed, version: got.meta.ResourceVersion}
+	o = outcome{code: got.code, result: Changed, version: got.meta.ResourceVersion}
 	switch m := got.meta; {
 	case f != nil:
 		o.version = ""
@@ -181,7 +182,7 @@ func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failur
 	default:
 		made = m.ResourceVersion
 	}
-	return o, f
+	return o, got.meta, f
 }
 
 func (t task) request(kind kind, from seen) (r request, err error) {

@@ -96,6 +96,9 @@ func (t task) preview(ctx context.Context) (o outcome, diff []string, err error)
 	case isThere && a.Verb == handler.ActionCreate:
 		return o, nil, handler.Reject(errExists)
 	}
+	if t.hasFormer(was.meta) {
+		t.by.Rule = t.by.Former // so that what the rule applies no more goes, as it does in the end
+	}
 	r, err := t.request(kind, seen{})
 	if a.Verb == handler.ActionCreate {
 		r.method, r.path = http.MethodPost, pathOf(a.Resource, a.Namespace)

@@ -163,8 +163,14 @@ func (t task) takesOver(there metadata) bool {
 
 // appliedBy reports whether one of these field managers applied any of the object.
 func (m metadata) appliedBy(names ...string) bool {
-	return slices.ContainsFunc(m.ManagedFields, func(by manager) bool {
-		return slices.Contains(names, by.Manager) && by.Subresource == "" &&
+	return slices.ContainsFunc(names, func(name string) bool { return m.applier(name, "") >= 0 })
+}
+
+// applier returns the index in the managed fields of a field manager that applied any of the object,
+// or of one of its subresources. It is -1 if it did not.
+func (m metadata) applier(name, subresource string) int {
+	return slices.IndexFunc(m.ManagedFields, func(by manager) bool {
+		return by.Manager == name && by.Subresource == subresource &&
 			by.Operation == string(metav1.ManagedFieldsOperationApply)
 	})
 }

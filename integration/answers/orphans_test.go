@@ -235,3 +235,47 @@ func TestOrphansWhereInformdMayNotLook(t *testing.T) {
 	}
 	d.Stop()
 }
+
+// What a renamed rule applies to the object of its event, or to a status, is its own under the new
+// name: what it applies no more goes.
+func TestFieldsOfARenamedRule(t *testing.T) {
+	t.Parallel()
+	const identity = `namespace: "${object.metadata.namespace}", name: "${object.metadata.name}"`
+	for _, c := range []struct{ resource, object, path string }{
+		{"v1/pods", `{metadata: {` + identity + `, annotations: {FIELD: here}}}`, "metadata annotations"},
+		{"v1/pods/status", `{metadata: {` + identity + `}, status: {FIELD: here}}`, "status"},
+	} {
+		t.Run(c.resource, func(t *testing.T) {
+			t.Parallel()
+			k := harness.NewKube(t, cluster.Shared(t))
+			run := func(name, more, field string) *harness.Daemon {
+				d := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), k.Text(
+					harness.Source("all", "resource: v1/pods, namespaces: [NS]")+
+						harness.Rule(name, `source: all, `+more+`actions: [{apply: {resource: `+c.resource+`, object: `+
+							strings.Replace(c.object, "FIELD", field, 1)+`}}]`)), "--state-dir", "none")
+				d.AwaitReady()
+				return d
+			}
+			pod := k.Create(harness.Pod("web", "nginx"))
+			fields := func() map[string]any {
+				got, err := k.Resource(pod).Get(t.Context(), "web", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				fields, _, _ := unstructured.NestedMap(got.Object, strings.Fields(c.path)...)
+				return fields
+			}
+			d := run("old-"+k.Ns, "", "message")
+			k.Eventually("the rule to apply", func() bool { return fields()["message"] == "here" })
+			d.AwaitDelivered()
+			d.Stop()
+			d = run("new-"+k.Ns, "formerly: old-"+k.Ns+", ", "reason")
+			k.Eventually("the renamed rule to apply", func() bool { return fields()["reason"] == "here" })
+			d.AwaitDelivered()
+			if value, isThere := fields()["message"]; isThere {
+				t.Errorf("what the rule applies no more is still there: %v", value)
+			}
+			d.Stop()
+		})
+	}
+}
