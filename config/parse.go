@@ -181,8 +181,8 @@ func (p *parser) checkFormer() {
 			message = fmt.Sprintf("spec.formerly is the name that the rule has now: leave it out, "+
 				"or name the one that it had before %s", quote(name))
 		case isThere:
-			message = fmt.Sprintf("spec.formerly: the rule %s is still there (%s): remove it, "+
-				"because what it had belongs to one rule", quote(name), at)
+			message = fmt.Sprintf("spec.formerly: there is a rule %s (%s), and what that has is its own: "+
+				"remove that rule, or formerly if it has done its work", quote(name), at)
 		case successors[name] != "":
 			message = fmt.Sprintf("spec.formerly: the rule %s was formerly %s too: what that had "+
 				"belongs to one rule", quote(successors[name]), quote(name))

@@ -49,6 +49,7 @@ type SourceStatus struct {
 // RuleStatus is the state of a rule. Its many fields are what operators see of one.
 type RuleStatus struct {
 	Name    string
+	Former  string // the name that it had before it was renamed, or empty
 	Source  string // empty if the rule has none
 	Handler string
 	Paused  bool
@@ -120,7 +121,7 @@ func (e *Engine) Status() Status {
 		pending, next := r.timed.stats()
 		gathered, due := r.lane.Gathered()
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
+			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state,
 			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
 				r.orphans.reason()),

@@ -17,10 +17,10 @@ func TestApplied(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
 	k := harness.NewKube(t, c)
-	manifests := func(rule string) string {
+	manifests := func(rule string, more ...string) string {
 		text := harness.Source("originals", harness.ConfigMaps+", labelSelector: copy=yes")
 		if rule != "" {
-			text += harness.Rule(rule, `source: originals, prune: true, actions: [{apply: {resource: v1/configmaps, object: `+
+			text += harness.Rule(rule, strings.Join(more, "")+`source: originals, prune: true, actions: [{apply: {resource: v1/configmaps, object: `+
 				`{metadata: {namespace: NS, name: 'copy-${object.metadata.name}'}, data: '${object.data}'}}}]`)
 		}
 		return harness.WriteFile(t, "rules-"+rule+".yaml", k.Text(text))
@@ -60,7 +60,15 @@ func TestApplied(t *testing.T) {
 	out, _ = run(0, "list", "-f", former)
 	holds(out, k.Ns+"-former", "kept")
 
-	_, said := run(1, "adopt", "--from", k.Ns+"-former", "--to", k.Ns+"-now", "-f", former)
+	renamed := manifests(k.Ns+"-renamed", "formerly: NS-former, ")
+	out, _ = run(0, "list", "-f", renamed)
+	holds(out, k.Ns+"-former", "kept")
+	_, said := run(1, "prune", "--rule", k.Ns+"-former", "-f", renamed, "--yes")
+	holds(said, k.Text("the rule NS-former is called NS-renamed now: what it has applied belongs to it"))
+	out, _ = run(0, "adopt", "--from", k.Ns+"-former", "--to", k.Ns+"-renamed", "-f", renamed)
+	holds(out, "would be adopted")
+
+	_, said = run(1, "adopt", "--from", k.Ns+"-former", "--to", k.Ns+"-now", "-f", former)
 	holds(said, "there is no rule "+k.Ns+"-now")
 	out, _ = run(0, "adopt", "--from", k.Ns+"-former", "--to", k.Ns+"-now", "-f", now)
 	holds(out, "would be adopted", "repeat the command with --yes")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,27 +40,41 @@ func addAppliedFlags(cmd *cobra.Command) *appliedFlags {
 	return f
 }
 
-// rules returns the names of the rules that there are.
-func (f *appliedFlags) rules(ctx context.Context) (names []string, err error) {
+// ruleSet has the rules that there are, by their names and by their former names.
+type ruleSet map[string]string
+
+func (s ruleSet) add(name, former string) {
+	s[name] = name
+	if former != "" {
+		s[former] = name
+	}
+}
+
+// rules returns the rules that there are.
+func (f *appliedFlags) rules(ctx context.Context) (rules ruleSet, err error) {
+	rules = make(ruleSet)
 	if len(f.paths) == 0 {
 		err := f.ask(func(c *control.Client) error {
-			names, err = ruleNames(ctx, c)
+			status, err := c.Status(ctx)
+			for _, r := range status.Rules {
+				rules.add(r.Name, r.Former)
+			}
 			return err
 		})
 		if err != nil {
 			return nil, cli.Failed(fmt.Errorf("which rules are there? %w; or name their manifests with -f",
 				errors.Unwrap(err)))
 		}
-		return names, nil
+		return rules, nil
 	}
 	config, _, err := manifests.Load(f.paths)
 	if err != nil {
 		return nil, cli.Failed(err)
 	}
 	for _, r := range config.Rules {
-		names = append(names, r.Name)
+		rules.add(r.Name, r.Formerly)
 	}
-	return names, nil
+	return rules, nil
 }
 
 // find returns what a rule has applied, or all rules have if rule is empty. It prints what could not
@@ -90,12 +103,17 @@ func (f *appliedFlags) find(
 
 var errNotWhole = errors.New("some resources could not be listed")
 
-// ofRuleThatIsGone returns what a rule has applied that must be gone.
+// ofRuleThatIsGone returns what a rule has applied that must be gone. It may be one that is called
+// now what it will be adopted by.
 func (f *appliedFlags) ofRuleThatIsGone(
-	cmd *cobra.Command, rule string, rules []string,
+	cmd *cobra.Command, rule, by string, rules ruleSet,
 ) (*applied.Cluster, []applied.Object, bool, error) {
-	if slices.Contains(rules, rule) {
+	switch now := rules[rule]; {
+	case now == rule:
 		return nil, nil, false, cli.Failed(fmt.Errorf("there is a rule %s: what it has applied belongs to it", rule))
+	case now != "" && now != by:
+		return nil, nil, false, cli.Failed(fmt.Errorf("the rule %s is called %s now: what it has applied belongs to it",
+			rule, now))
 	}
 	return f.find(cmd, rule)
 }
@@ -146,11 +164,11 @@ is wrong.`,
 	return cmd
 }
 
-func writeApplied(cmd *cobra.Command, found []applied.Object, rules []string, output string) error {
+func writeApplied(cmd *cobra.Command, found []applied.Object, rules ruleSet, output string) error {
 	all := make([]appliedObject, 0, len(found))
 	for _, o := range found {
 		all = append(all, appliedObject{
-			o.Rule, object.ResourceName(o.Resource), o.Namespace(), o.Name(), !slices.Contains(rules, o.Rule),
+			o.Rule, object.ResourceName(o.Resource), o.Namespace(), o.Name(), rules[o.Rule] == "",
 		})
 	}
 	if output == "json" {
@@ -197,7 +215,7 @@ Exit code 0: done. 1: something could not be listed or deleted. 2: the command l
 		if err != nil {
 			return err
 		}
-		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, rule, rules)
+		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, rule, "", rules)
 		if err != nil {
 			return err
 		}
@@ -215,8 +233,8 @@ func newAppliedAdoptCommand() *cobra.Command {
 		Use:   "adopt --from NAME --to NAME [-f PATH…] [--yes]",
 		Short: "Give what a rule that is gone has applied to another rule",
 		Long: `Make the objects that a rule that is gone has applied those of another rule: it updates them, and
-prunes those that it does not apply. Do this after renaming a rule with prune. Without --yes, the
-command only says which. An object that has changed since the command listed it stays, and is named.
+prunes those that it does not apply. Do this after renaming a rule with prune that does not say
+formerly, or to remove formerly at once. Without --yes, the command only says which. An object that has changed since the command listed it stays, and is named.
 
 The other rule must be there. It prunes what it has adopted and does not want when it looks for what it
 left: at its start.
@@ -237,10 +255,10 @@ Exit code 0: done. 1: something could not be listed or changed. 2: the command l
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(rules, to) {
+		if rules[to] != to {
 			return cli.Failed(fmt.Errorf("there is no rule %s", to))
 		}
-		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, from, rules)
+		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, from, to, rules)
 		if err != nil {
 			return err
 		}

@@ -205,7 +205,8 @@ type SourceStatus struct {
 // JSON.
 type RuleStatus struct {
 	Name          string  `json:"name"`
-	Source        string  `json:"source,omitempty"` // empty if the rule has none
+	Former        string  `json:"formerly,omitempty"` // as its manifest says
+	Source        string  `json:"source,omitempty"`   // empty if the rule has none
 	Handler       string  `json:"handler"`
 	Matches       uint64  `json:"matches"` // changes that the rule selected
 	Waiting       int     `json:"waiting"` // deliveries that wait, in memory or on disk

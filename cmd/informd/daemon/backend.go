@@ -100,7 +100,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
-			Name: r.Name, Source: r.Source, Handler: r.Handler,
+			Name: r.Name, Former: r.Former, Source: r.Source, Handler: r.Handler,
 			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
 			Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
