@@ -35,6 +35,12 @@ func newFailures(log *slog.Logger, c clock.PassiveClock) *failures {
 	return &failures{log: log, clock: c}
 }
 
+// continues makes f, of a rule that is renamed, go on with what was counted under its former name.
+func (f *failures) continues(former *failures) {
+	f.count.Store(former.count.Load())
+	f.last.Store(former.last.Load())
+}
+
 // add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
 func (f *failures) add(err error, key delta.Key) {
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -97,6 +98,15 @@ func TestRenamed(t *testing.T) {
 			}
 			l.holds("all is told", func() bool { told, _ := h.inOrder(); return len(told) == 5 })
 			told, ids := h.inOrder()
+			happenings, _, _, err := e.Happenings("new", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range happenings {
+				if x := &happenings[i]; x.Verdict == trail.Sent && !slices.Contains(ids, x.ID(x.Rule)) {
+					t.Errorf("the trail has %s, and not one of %s", x.ID(x.Rule), ids)
+				}
+			}
 			stop()
 			var about []string
 			for i, text := range told[1:] {

@@ -321,7 +321,11 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	failures := newFailures(b.log.With("rule", r.Name), b.clock)
 	trails := newTrails(&b.trail, len(b.plan.Rules))
 	if old != nil {
-		failures, trails = old.failures, old.trails
+		trails = old.trails
+		failures.continues(old.failures)
+		if r.Name == old.Name {
+			failures = old.failures
+		}
 	}
 	p := b.newPreparer(r, h, failures, trails)
 	p.counters = b.countersOf(r)

@@ -63,6 +63,7 @@ func (d *Dispatcher) begin(f *flight) {
 // note remembers what becomes of the attempt.
 func (f *flight) note(v trail.Verdict, at time.Time) {
 	f.lane.opts.Attempts.AddAttempt(f.item.Value.Delta, v, at, trail.Numbers{
+		Rule:     f.lane.nameOf(&f.item.Value, f.item.N),
 		Attempt:  f.event.Attempt,
 		Duration: at.Sub(f.began), Latency: at.Sub(f.item.Since),
 	})

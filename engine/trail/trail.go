@@ -7,6 +7,7 @@
 package trail
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,14 +88,16 @@ type Entry struct {
 
 // Numbers are the part of an Entry that attempts alone have.
 type Numbers struct {
+	Rule     string // the name of the rule with which the event's id begins
 	Attempt  int
 	Duration time.Duration // of the attempt; 0 if it has just begun
 	Latency  time.Duration // since the change was selected
 }
 
-// ID returns the id of the event under a rule, as delta.Delta does.
+// ID returns the id of the event under a rule, as delta.Delta does. An attempt has the id that it had
+// before the rule was renamed.
 func (e *Entry) ID(rule string) string {
-	parts := []string{rule, e.UID, e.Type.String(), e.Version}
+	parts := []string{cmp.Or(e.Rule, rule), e.UID, e.Type.String(), e.Version}
 	if e.Type == delta.Synced && e.Round != 0 {
 		parts = append(parts, strconv.FormatInt(e.Round, 10))
 	}
