@@ -255,3 +255,24 @@ func TestOffersWhileGroupsAreSucceeded(t *testing.T) {
 	}
 	equal(t, "items", got, n)
 }
+
+// An object whose newest changes cancelled out may still have an older one in its group.
+func TestLookAtWhatIsLeftInAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &recorder{}
+		g := startGroups(t, &groups{to: to}, LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Every: time.Minute}})
+		g.offer(allInOne, added("a", "ua", 1))
+		synctest.Wait()
+		pass(10 * time.Second)
+		g.offer(allInOne, deleted("a", "ua", 2))
+		g.offer(allInOne, added("a", "ub", 3))
+		g.offer(allInOne, deleted("a", "ub", 4))
+		o := g.lane.Look(delta.Key{Namespace: "shop", Name: "a"})
+		if until := time.Until(o.Next); o.Gathered != 1 || until != 50*time.Second {
+			t.Errorf("%d changes wait, for %v", o.Gathered, until)
+		}
+		pass(time.Minute)
+		equal(t, "told", to.groups(), []string{"ua/added/1", "ua/deleted/2"})
+		g.end()
+	})
+}

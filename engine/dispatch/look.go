@@ -40,13 +40,17 @@ func (g *gathering) look(key delta.Key) (n int, next time.Time) {
 	if n = g.held[key]; n == 0 {
 		return 0, time.Time{}
 	}
-	for p := range g.last {
-		if p.key != key {
-			continue
-		}
-		if at, ok := g.due.Get(string(p.group[:])); ok {
-			due := g.origin.Add(time.Duration(at) * time.Millisecond)
-			next = timing.Earlier(next, due)
+	left := n
+	for id, of := range g.groups {
+		for e := of.changes.Front(); e != nil && left > 0; e = e.Next() {
+			if e.Value.(*gathered).key != key {
+				continue
+			}
+			left--
+			if at, ok := g.due.Get(string(id[:])); ok {
+				due := g.origin.Add(time.Duration(at) * time.Millisecond)
+				next = timing.Earlier(next, due)
+			}
 		}
 	}
 	return n, next

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -18,8 +19,8 @@ import (
 
 // TestExplainAgainstSimulator asks for explanations in random histories, and compares each with what
 // the rules did. What is true is known from other rules in the same simulation: for each rule, one
-// without its later stages, whose events say when an object comes in and leaves, and one with when and
-// without count. INFORMD_EXPLAINED says how many histories, and INFORMD_SEED with which to begin.
+// without its later stages, whose events say when an object comes in and leaves, one with when and
+// without count, and one without group. INFORMD_EXPLAINED says how many histories, and INFORMD_SEED with which to begin.
 func TestExplainAgainstSimulator(t *testing.T) {
 	t.Parallel()
 	histories, seed := howMany("INFORMD_EXPLAINED", 40, 1000)
@@ -42,7 +43,7 @@ func TestExplainAgainstSimulator(t *testing.T) {
 			t.Errorf("no object was %s", s)
 		}
 	}
-	for _, v := range []string{"done", "reject", "when", "skipped", "events", "count"} {
+	for _, v := range []string{"done", "reject", "when", "skipped", "events", "count", "gathered"} {
 		if verdicts[v] == 0 {
 			t.Errorf("no change ended with %s", v)
 		}
@@ -61,6 +62,8 @@ type explained struct {
 
 	inside map[string]bool           // by rule and object: the object is a member
 	due    map[string]time.Time      // by rule and object: an explanation said when it will be one
+	told   map[string]time.Time      // by rule and object: it said when the event of the group comes
+	heard  map[string][]time.Time    // by rule and object: when events came since the last step
 	last   map[string]simulate.Event // by rule and object: the last event since the last step
 	log    []string
 
@@ -71,15 +74,17 @@ type explained struct {
 
 var (
 	ruleLine  = regexp.MustCompile(`kind: Rule\nmetadata: \{name: (r\d)\}\nspec: \{(.*)\}\n`)
-	laterThan = regexp.MustCompile(`, (events: \[[^\]]*\]|count: \{[^}]*\}|schedule: \{[^}]*\}|resync: 1m|payload: '[^']*')`)
+	laterThan = regexp.MustCompile(`, (events: \[[^\]]*\]|count: \{[^}]*\}|schedule: \{[^}]*\}|resync: 1m|payload: '[^']*'|group: \{[^}]*\})`)
+	groupOf   = regexp.MustCompile(`, group: \{[^}]*\}`)
 	whenOf    = regexp.MustCompile(`, when: '[^']*'`)
 )
 
 func newExplained(t *testing.T, seed uint64) *explained {
 	t.Helper()
 	e := &explained{
-		history: &history{Rand: rand.New(rand.NewPCG(seed, 23)), t: t, seed: seed},
+		history: &history{Rand: rand.New(rand.NewPCG(seed, 23)), t: t, seed: seed, hasGroups: true},
 		inside:  make(map[string]bool), due: make(map[string]time.Time),
+		told: make(map[string]time.Time), heard: make(map[string][]time.Time),
 		last: make(map[string]simulate.Event), standings: make(map[explain.Standing]int),
 		verdicts: make(map[string]int),
 	}
@@ -93,7 +98,12 @@ func newExplained(t *testing.T, seed uint64) *explained {
 		}
 		early := laterThan.ReplaceAllString(m[2], "") + ", payload: object.metadata.name"
 		early = strings.Replace(early, "delivery: latest", "delivery: every", 1)
-		for prefix, spec := range map[string]string{"member-": whenOf.ReplaceAllString(early, ""), "when-": early} {
+		truths := map[string]string{"member-": whenOf.ReplaceAllString(early, ""), "when-": early}
+		if groupOf.MatchString(m[2]) {
+			single := groupOf.ReplaceAllString(m[2], "")
+			truths["single-"] = strings.Replace(single, "delivery: latest", "delivery: every", 1)
+		}
+		for prefix, spec := range truths {
 			text += fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: %s}\nspec: {%s}\n", prefix+m[1], spec)
 		}
 	}
@@ -104,7 +114,7 @@ func newExplained(t *testing.T, seed uint64) *explained {
 	}
 	e.plan = p
 	for _, r := range p.Rules {
-		if !strings.Contains(r.Name, "-") {
+		if !strings.Contains(r.Name, "-") && r.Name != "alone" {
 			e.rules = append(e.rules, r)
 		}
 	}
@@ -139,6 +149,7 @@ func (e *explained) run() {
 	e.t.Helper()
 	for range 60 {
 		clear(e.last)
+		clear(e.heard)
 		switch e.IntN(12) {
 		case 0:
 			e.restart()
@@ -178,11 +189,11 @@ func (e *explained) change() changedObject {
 		e.note("%v: apply %s %s", e.sim.Now(), c.source, text)
 		e.must(e.sim.Apply(c.source, []byte(text)))
 	}
-	for of := range e.due { // the object may have left, or begin to wait anew
-		if strings.HasSuffix(of, " "+strings.TrimPrefix(c.namespace+"/"+c.name, "/")) {
-			delete(e.due, of)
-		}
+	isAbout := func(of string, _ time.Time) bool {
+		return strings.HasSuffix(of, " "+strings.TrimPrefix(c.namespace+"/"+c.name, "/"))
 	}
+	maps.DeleteFunc(e.due, isAbout) // the object may have left, or begin to wait anew
+	maps.DeleteFunc(e.told, isAbout)
 	e.hear(0)
 	return c
 }
@@ -204,6 +215,17 @@ func (e *explained) pass() {
 			delete(e.due, of)
 		}
 	}
+	for of, at := range e.told {
+		isAt := func(heard time.Time) bool { return heard.Sub(at).Abs() <= time.Millisecond }
+		switch {
+		case at.After(e.sim.Now()):
+		case !slices.ContainsFunc(e.heard[of], isAt):
+			e.t.Fatalf("seed %d: the event of the group of %s was to come at %v; some came at %v\n%s",
+				e.seed, of, at, e.heard[of], strings.Join(e.log, "\n"))
+		default:
+			delete(e.told, of)
+		}
+	}
 }
 
 // restart ends the engine and runs it again. Without its state, rules begin anew.
@@ -213,6 +235,7 @@ func (e *explained) restart() {
 	e.note("%v: restart %+v", e.sim.Now(), r)
 	e.must(e.sim.Restart(r))
 	clear(e.due)
+	clear(e.told)
 	if r.StateLost {
 		clear(e.inside)
 	}
@@ -226,6 +249,7 @@ func (e *explained) hear(d time.Duration) {
 	for _, ev := range e.sim.Events() {
 		of := ev.Rule + " " + delta.Key{Namespace: ev.Event.Namespace, Name: ev.Event.Name}.String()
 		e.last[of] = ev
+		e.heard[of] = append(e.heard[of], ev.At)
 		e.note("  %v: %s of %s", ev.At, ev.Event.Event, of)
 		if strings.HasPrefix(of, "member-") {
 			e.inside[of] = ev.Event.Event != "deleted"
@@ -276,7 +300,7 @@ func (e *explained) compareChange(r *plan.Rule, x *explain.Explanation) {
 	}
 	told, wasTold := e.last[of]
 	_, isWhen := e.last["when-"+of]
-	if wasTold && told.Event.Event == change.Event.Event && told.Event.ResourceVersion == change.Event.ResourceVersion {
+	if wasTold && isOf(told, change) {
 		want := "done"
 		if answer(told).Reject != "" {
 			want = "reject"
@@ -289,6 +313,20 @@ func (e *explained) compareChange(r *plan.Rule, x *explain.Explanation) {
 			e.wrong(x, "%s is a dead letter", told.Event.ID)
 		}
 		e.verdicts[want]++
+		return
+	}
+	single, wasSelected := e.last["single-"+of]
+	if wasSelected && isOf(single, change) {
+		n := len(x.Changes)
+		if n == 0 || x.Changes[n-1].What != "gathered" || x.Changes[n-1].Event != change.Event.Event {
+			e.wrong(x, "%s waits for the event of its group", change.Event.ID)
+		}
+		if x.Group.Gathered > 0 {
+			e.told[of] = x.Group.Next
+		} else if change.Event.Event != "deleted" { // which may have cancelled out what was gathered
+			e.wrong(x, "%s is gathered", change.Event.ID)
+		}
+		e.verdicts["gathered"]++
 		return
 	}
 	want := "when"
@@ -304,7 +342,12 @@ func (e *explained) compareChange(r *plan.Rule, x *explain.Explanation) {
 		want = "count"
 	}
 	n := len(x.Changes)
-	isLast := n > 0 && x.Changes[n-1].Time.Equal(e.sim.Now()) && x.Changes[n-1].ResourceVersion == change.Event.ResourceVersion
+	isLast := false
+	if n > 0 { // a deletion has the version of the change before it, which may be as old
+		last := x.Changes[n-1]
+		isLast = last.Time.Equal(e.sim.Now()) && last.Event == change.Event.Event &&
+			last.ResourceVersion == change.Event.ResourceVersion
+	}
 	switch {
 	case want == "", !isFound && !isLast && x.Standing != explain.Member: // it did not look at the change
 		return
@@ -322,6 +365,11 @@ func (e *explained) compareChange(r *plan.Rule, x *explain.Explanation) {
 		e.wrong(x, "when was false")
 	}
 	e.verdicts[want]++
+}
+
+// isOf reports whether an event is of the change that another one is of.
+func isOf(ev, other simulate.Event) bool {
+	return ev.Event.Event == other.Event.Event && ev.Event.ResourceVersion == other.Event.ResourceVersion
 }
 
 // isOld reports whether the last change of an explanation came before the last step, at the same
