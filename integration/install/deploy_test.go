@@ -236,6 +236,10 @@ func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 			t.Errorf("kubectl exec informd-0 -- informd %s: exit code %d\n%s", command, code, out)
 		}
 	}
+	republish(t, pod, "/rules", own, "name: failed-pods", "name: lost-pods")
+	d.Await("the changed rule", func(events []handler.Event) bool {
+		return slices.ContainsFunc(events, func(ev handler.Event) bool { return ev.Rule == "lost-pods" })
+	})
 	d.Stop()
 
 	fail("second") // while it is down
@@ -354,15 +358,54 @@ func volumes(t *testing.T, set appsv1.StatefulSet, own bool, rules map[string]st
 	return mounts
 }
 
+// republish changes what a container has mounted, as the kubelet does when a ConfigMap has changed: it
+// writes a folder of all files, and switches the link to it.
+func republish(t *testing.T, c container, at string, own bool, from, to string) {
+	t.Helper()
+	const later = "..2026_01_01_00_01_00.2"
+	dir := c.Mounts[slices.IndexFunc(c.Mounts, func(m mount) bool { return m.To == at })].From
+	names, err := filepath.Glob(filepath.Join(dir, "..data", "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, path := range names {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publishAs(t, filepath.Join(dir, later), filepath.Base(path), strings.ReplaceAll(string(text), from, to), info.Mode().Perm(), own)
+	}
+	next := filepath.Join(dir, "..data_tmp")
+	if err := os.Symlink(later, next); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // publish writes a file as the kubelet does: the group's, and behind links, so that all files
 // change at once.
 func publish(t *testing.T, dir, name, text string, mode os.FileMode, own bool) {
 	t.Helper()
 	const data, version = "..data", "..2026_01_01_00_00_00.1"
-	if err := os.MkdirAll(filepath.Join(dir, version), 0o755); err != nil {
+	publishAs(t, filepath.Join(dir, version), name, text, mode, own)
+	_ = os.Symlink(version, filepath.Join(dir, data)) // it is there for the second file
+	if err := os.Symlink(filepath.Join(data, name), filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, version, name)
+}
+
+func publishAs(t *testing.T, dir, name, text string, mode os.FileMode, own bool) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
@@ -372,10 +415,6 @@ func publish(t *testing.T, dir, name, text string, mode os.FileMode, own bool) {
 		}
 	}
 	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
-	_ = os.Symlink(version, filepath.Join(dir, data)) // it is there for the second file
-	if err := os.Symlink(filepath.Join(data, name), filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
 	}
 }
