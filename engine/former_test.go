@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -263,5 +264,114 @@ func TestRenamedScheduleGoesOn(t *testing.T) {
 				t.Errorf("told %q, want %d", told, want)
 			}
 		})
+	}
+}
+
+// followed waits until rules know all changes that there are, and nothing is due.
+func (l *life) followed(e *Engine) {
+	l.t.Helper()
+	l.holds("all changes are known, and nothing is due", func() bool {
+		l.server.Bookmark()
+		now, status, version := e.clock.Now(), e.Status(), l.server.ResourceVersion()
+		isBehind := func(s SourceStatus) bool {
+			return !s.Ready || s.Pending > 0 || s.ResourceVersion != version
+		}
+		isDue := func(r RuleStatus) bool {
+			return r.Pending > 0 && !r.NextDue.After(now) ||
+				!r.Paused && r.Queue.Waiting+r.Queue.Away+r.Queue.InFlight > 0
+		}
+		return !slices.ContainsFunc(status.Sources, isBehind) && !slices.ContainsFunc(status.Rules, isDue)
+	})
+}
+
+// A rule that is renamed and changes otherwise is told what it would be told if it had kept its name.
+func TestRenamedWithAnotherEdit(t *testing.T) {
+	t.Parallel()
+	for _, edit := range []struct{ name, before, after string }{
+		{"nothing", "", ""},
+		{"where", `, where: object.data.size != "2"`, `, where: object.data.size != "1"`},
+		{"when", "", `, when: object.data.size != "9"`},
+		{"payload", `, payload: object.data.size`, `, payload: object.metadata.name`},
+		{"delivery", "", ", delivery: every"},
+		{"for", `, where: object.data.size == "1", for: 10m`, `, where: object.data.size == "1", for: 5m`},
+		{"no for", `, where: object.data.size == "1", for: 10m`, `, where: object.data.size == "1"`},
+		{"count", `, when: event == "updated", count: {times: 2, within: 1h}`, `, when: event == "updated", count: {times: 3, within: 1h}`},
+		{"same count", `, when: event == "updated", count: {times: 2, within: 1h}`, `, when: event == "updated", count: {times: 2, within: 1h}, payload: object.data.size`},
+		{"no group", `, when: event == "updated", group: {wait: 30m}`, `, when: event == "updated"`},
+		{"group", `, when: event == "updated"`, `, when: event == "updated", group: {wait: 30m}`},
+		{"another group", `, when: event == "updated", group: {wait: 30m}`, `, when: event == "updated", group: {by: object.data.size, wait: 20m}`},
+		{"a smaller source", "", ", source: some"},
+		{"another resource", "", ", source: theirs"},
+	} {
+		for _, reloads := range []bool{false, true} {
+			t.Run(fmt.Sprint(edit.name, ", reloads ", reloads), func(t *testing.T) {
+				t.Parallel()
+				var got [2][]string
+				for i, name := range []string{"old", "new"} {
+					l, h := newLife(t), new(teller)
+					of := func(name, spec string) string {
+						sources := mapSource + "---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: some}\n" +
+							"spec: {resource: v1/configmaps, labelSelector: tier=web}\n" +
+							"---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: theirs}\nspec: {resource: v1/secrets}\n"
+						rule := aRule(name, spec)
+						if strings.Contains(spec, "source: ") {
+							rule = strings.Replace(rule, "source: maps, ", "", 1)
+						}
+						return sources + rule
+					}
+					after := of(name, edit.after)
+					if name != "old" {
+						after = of(name, edit.after+", formerly: old")
+					}
+					l.put("a", "1")
+					l.put("b", "2")
+					l.putSecret("s", "x")
+					e, stop := l.start(of("old", edit.before), h)
+					l.followed(e)
+					if err := e.SetPaused("old", true); err != nil {
+						t.Fatal(err)
+					}
+					l.put("a", "3")
+					l.put("b", "4")
+					l.put("c", "1")
+					l.followed(e)
+					if reloads {
+						if _, err := l.reload(e, after, h); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						stop()
+						e, stop = l.start(after, h)
+						l.followed(e)
+					}
+					if err := e.SetPaused(name, false); err != nil && edit.name != "another resource" {
+						t.Fatal(err)
+					}
+					l.followed(e)
+					l.put("a", "1")
+					l.followed(e)
+					l.put("b", "5")
+					l.followed(e)
+					l.pass(e, 11*time.Minute)
+					l.followed(e)
+					l.put("b", "6")
+					l.followed(e)
+					l.put("b", "7")
+					l.followed(e)
+					l.put("b", "8")
+					l.followed(e)
+					got[i] = append(got[i], fmt.Sprint(e.Status().Rules[0].Gathered, " gathered"))
+					for _, text := range stop() {
+						_, text, _ = strings.Cut(text, " ")
+						got[i] = append(got[i], text)
+					}
+					slices.Sort(got[i])
+				}
+				expect(t, "told", got[1], got[0]...)
+				if len(got[0]) < 2 && !strings.Contains(edit.after, "group") {
+					t.Error("nothing was told")
+				}
+			})
+		}
 	}
 }
