@@ -155,3 +155,39 @@ func TestRenames(t *testing.T) {
 	}
 	t.Logf("%d events, %d of them with a former name's id", len(ids), former)
 }
+
+// TestARenameIsSaid has plan and reload say that a rule was renamed, and status show it by its new name.
+func TestARenameIsSaid(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	k := harness.NewKube(t, c)
+	state := harness.NewStateDir(t, c.Kubeconfig(), harness.ShortDir(t))
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(rule, spec string) {
+		text := k.Text(harness.Source("configmaps", harness.ConfigMaps) + harness.Handler("log", "builtin: log") +
+			harness.Rule(rule, "source: configmaps, handler: log"+spec))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Create(harness.ConfigMap("a", "{size: '1'}"))
+	write("old", "")
+	d := state.Run(file)
+	d.AwaitReady()
+	d.AwaitDelivered()
+	says := func(text string, args ...string) {
+		t.Helper()
+		out := state.Command(args...)
+		if !strings.Contains(out, text) {
+			t.Errorf("informd %s: no %q in:\n%s", strings.Join(args, " "), text, out)
+		}
+	}
+	write("new", ", formerly: old")
+	says("rule new, formerly old, keeps what it had", "plan")
+	says("rule new, formerly old, keeps what it had", "reload")
+	says("new", "status")
+	write("newer", ", formerly: new, where: 'object.data != nil'")
+	says("rule newer, formerly new, changes: 1 come in (synced)", "plan")
+	says("rule newer, formerly new, keeps what it had", "reload")
+	d.Stop()
+}
