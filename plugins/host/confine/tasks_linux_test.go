@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// Threads other than the main one have no parent-death signal.
+func init() {
+	if os.Getenv(taskVar) == "pdeathsig" {
+		runtime.LockOSThread()
+	}
+}
 
 // tasks holds the programs that the test binary can be when confined. A panic fails the test.
 var tasks = map[string]func(){
