@@ -254,6 +254,9 @@ func (x *Explanation) attempted(a *Happened) string {
 	event, ago := "Its last event ("+a.Event+")", Short(x.Time.Sub(a.Time))+" ago"
 	switch a.What {
 	case "done":
+		if x.Handler == ownActions {
+			return "The actions for its last event (" + a.Event + ") were performed " + ago + "."
+		}
 		return event + " was delivered " + ago + "."
 	case "reject", "dead":
 		text := event + " became a dead letter " + ago

@@ -12,12 +12,12 @@ import (
 
 // Line is one rule of a Role, or of a ClusterRole if Namespace is empty.
 type Line struct {
-	Namespace string
-	Group     string
-	Resource  string   // with the subresource: pods/status
-	Names     []string // nil: any
-	Verbs     []string
-	Comments  []string // who needs it, without the #
+	Namespace string   `json:"namespace,omitempty"`
+	Group     string   `json:"apiGroup"`
+	Resource  string   `json:"resource"`                // with the subresource: pods/status
+	Names     []string `json:"resourceNames,omitempty"` // nil: any
+	Verbs     []string `json:"verbs"`
+	Comments  []string `json:"why,omitempty"` // who needs it, without the #
 }
 
 // String returns the line as YAML.

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -199,6 +200,19 @@ get secrets in namespace NS: needed only for those named stale
 list secrets in namespace NS
 `))
 	})
+	code, out, _ := harness.Informd(t, "rbac", "-f", rules, "--check", "-o", "json", "--kubeconfig", c.Kubeconfig(), "--as", account+"-x")
+	var report struct {
+		User    string
+		Needed  int
+		Missing []struct {
+			Resource   string
+			Verbs, Why []string
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || report.User != account+"-x" ||
+		len(report.Missing) == 0 || len(report.Missing[0].Verbs) == 0 || len(report.Missing[0].Why) == 0 {
+		t.Errorf("informd rbac --check -o json: exit code %d, %v\n%s", code, err, out)
+	}
 }
 
 // The rights that informd rbac prints for the examples are enough, and none too many.

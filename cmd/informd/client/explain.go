@@ -320,9 +320,9 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 	if c := x.Count; c != nil {
 		have := ""
 		if c.Have >= 0 {
-			have = fmt.Sprintf("; %d count now", c.Have)
+			have = fmt.Sprintf("%d of ", c.Have)
 		}
-		row("count", "each %d. within %s%s%s", c.Times, c.Within, byText(c.By), have)
+		row("count", "%s%d within %s%s", have, c.Times, c.Within, byText(c.By))
 	}
 	if g := x.Group; g != nil {
 		text := "nothing of the object waits"

@@ -3,6 +3,7 @@ package rbac
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -39,31 +40,61 @@ func (f *flags) ask(cmd *cobra.Command, needs []rights.Need) error {
 		func(n rights.Need) bool { return !isAvoidable(n) })
 	missing = slices.DeleteFunc(missing, isAvoidable)
 
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s at %s has %d of %d rights\n", cli.Printable(user), server,
-		len(needs)-len(missing)-len(avoidable), len(needs))
-	if len(missing) > 0 {
-		fmt.Fprintf(&b, "\nMISSING\n%s", rights.Text(rights.Lines(missing)))
+	found := report{
+		User: user, Server: server, Needed: len(needs),
+		Missing: rights.Lines(missing), PerhapsMissing: rights.Lines(avoidable),
+		TooMuch: surplus, Hidden: hidden,
+		has: len(needs) - len(missing) - len(avoidable),
 	}
-	if len(avoidable) > 0 {
-		fmt.Fprintf(&b, "\nPERHAPS MISSING\n%s", rights.Text(rights.Lines(avoidable)))
-	}
-	if len(surplus) > 0 {
-		fmt.Fprintf(&b, "\nTOO MUCH\n")
-		for _, line := range surplus {
-			b.WriteString(cli.Printable(line) + "\n")
+	text := found.text()
+	if f.output == "json" {
+		line, err := json.Marshal(found)
+		if err != nil {
+			return cli.Failed(err)
 		}
+		text = string(line) + "\n"
 	}
-	if hidden != "" {
-		fmt.Fprintf(&b, "\nThere may be more that is too much: %s.\n", cli.Printable(hidden))
-	}
-	if err := cli.Show(cmd, "%s", b.String()); err != nil {
+	if err := cli.Show(cmd, "%s", text); err != nil {
 		return err
 	}
 	if n := len(missing); n > 0 {
 		return cli.Failed(fmt.Errorf("%d %s missing", n, cli.Plural(n, "right")))
 	}
 	return nil
+}
+
+// report is what --check finds out, as -o json prints it.
+type report struct {
+	User           string        `json:"user"`
+	Server         string        `json:"server"`
+	Needed         int           `json:"needed"` // rights: one verb each
+	Missing        []rights.Line `json:"missing,omitempty"`
+	PerhapsMissing []rights.Line `json:"perhapsMissing,omitempty"`
+	TooMuch        []string      `json:"tooMuch,omitempty"`
+	Hidden         string        `json:"hidden,omitempty"` // why there may be more that is too much
+
+	has int // of Needed
+}
+
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %s has %d of %d rights\n", cli.Printable(r.User), r.Server, r.has, r.Needed)
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(&b, "\nMISSING\n%s", rights.Text(r.Missing))
+	}
+	if len(r.PerhapsMissing) > 0 {
+		fmt.Fprintf(&b, "\nPERHAPS MISSING\n%s", rights.Text(r.PerhapsMissing))
+	}
+	if len(r.TooMuch) > 0 {
+		fmt.Fprintf(&b, "\nTOO MUCH\n")
+		for _, line := range r.TooMuch {
+			b.WriteString(cli.Printable(line) + "\n")
+		}
+	}
+	if r.Hidden != "" {
+		fmt.Fprintf(&b, "\nThere may be more that is too much: %s.\n", cli.Printable(r.Hidden))
+	}
+	return b.String()
 }
 
 // nowhere is a namespace that nobody has: the rules that hold there hold in all namespaces.

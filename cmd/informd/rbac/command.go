@@ -27,6 +27,7 @@ type flags struct {
 	check               bool
 	kubeconfig, context string
 	as                  string
+	output              string
 	stateDir            string
 
 	version string // of informd; not a flag
@@ -36,7 +37,7 @@ type flags struct {
 func NewCommand(version string) *cobra.Command {
 	f := flags{version: version}
 	cmd := &cobra.Command{
-		Use:   "rbac -f PATH… [--check] [flags]",
+		Use:   "rbac -f PATH… [--check [-o json]] [flags]",
 		Short: "Print the least rights that manifests need, or check an account against them",
 		Long: `Print the least rights that informd needs for manifests: a service account, a ClusterRole, a Role
 for each namespace, and their bindings, as YAML for kubectl apply -f -. A comment at each rule says
@@ -49,6 +50,7 @@ With --check, ask the cluster instead. The command prints which of these rights 
 with the lines that grant them, and then what the account may do beyond them, as far as the API
 server tells. It asks as informd run would: with the kubeconfig's account, or in-cluster. With --as
 it asks for another account, such as informd's own; your account needs the right to impersonate it.
+With -o json, it prints the same for programs.
 
 Exit code 0: printed, or with --check: nothing is missing. 1: something is missing, or the cluster
 did not answer. 2: the command line or the manifests have mistakes.`,
@@ -87,6 +89,7 @@ did not answer. 2: the command line or the manifests have mistakes.`,
 		"with --check: context `NAME` in the kubeconfig; default: the current one")
 	set.StringVar(&f.as, "as", "", "with --check: ask for this `USER`, "+
 		"such as system:serviceaccount:informd:informd")
+	set.StringVarP(&f.output, "output", "o", "", "with --check: `json`")
 	set.StringVar(&f.stateDir, "state-dir", "", "none, if informd runs with --state-dir none: "+
 		"it then needs one right less; any other `DIR` makes no difference")
 	return cmd
@@ -101,7 +104,11 @@ func (f *flags) validate() (rights.Account, error) {
 	case !ok || !label.MatchString(namespace) || !label.MatchString(name) ||
 		strings.Contains(namespace, "."):
 		return rights.Account{}, fmt.Errorf("--service-account %q: want NAMESPACE/NAME, such as informd/informd", f.account)
+	case f.output != "" && f.output != "json":
+		return rights.Account{}, fmt.Errorf("-o must be json, not %q", f.output)
 	case f.check:
+	case f.output != "":
+		return rights.Account{}, errors.New("-o goes with --check: without it, informd rbac prints YAML")
 	case f.kubeconfig != "" || f.context != "" || f.as != "":
 		return rights.Account{}, errors.New("--kubeconfig, --context and --as go with --check: " +
 			"without it, informd rbac asks no cluster")
