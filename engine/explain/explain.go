@@ -53,6 +53,9 @@ type Explanation struct {
 	Old bool `json:"old,omitempty"`
 
 	// The following fields are those of a daemon.
+
+	// Misfits are what the cluster's schemas rule out in the rule, each with its place.
+	Misfits     []string   `json:"misfits,omitempty"`
 	Delivery    *Delivery  `json:"delivery,omitempty"` // what waits or is in flight
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`

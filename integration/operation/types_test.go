@@ -95,6 +95,10 @@ func TestTypesOfTheCluster(t *testing.T) {
 		"rule wrong does not fit the cluster's schemas: ") {
 		t.Errorf("informd status does not mark the rule:\n%s", status)
 	}
+	if _, why, _ := harness.Informd(t, "explain", "wrong", k.Ns+"/a", "--control", socket); !strings.Contains(why, "\nschema    ") ||
+		!strings.Contains(why, ": there is no field spec.sise in types.informd.test/v1/crates; did you mean size?\n") {
+		t.Errorf("informd explain does not say what does not fit:\n%s", why)
+	}
 }
 
 // checked runs informd check with schemas.

@@ -269,6 +269,13 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 		state = ": " + x.State + cli.Because(x.Reason)
 	}
 	row("rule", "%s%s", x.Rule, state)
+	for i, misfit := range x.Misfits {
+		name := ""
+		if i == 0 {
+			name = "schema"
+		}
+		row(name, "%s", misfit)
+	}
 	version := ""
 	if x.ResourceVersion != "" {
 		version = ", resourceVersion " + x.ResourceVersion

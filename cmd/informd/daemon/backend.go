@@ -309,6 +309,14 @@ func (b *backend) RetryRule(rule, object string) (int, error) {
 // Explain implements control.Backend.
 func (b *backend) Explain(
 	rule, namespace, name string, showSecrets bool,
+) (explain.Explanation, error) {
+	x, err := b.explain(rule, namespace, name, showSecrets)
+	x.Misfits = b.fitting.misfits(rule)
+	return x, err
+}
+
+func (b *backend) explain(
+	rule, namespace, name string, showSecrets bool,
 ) (x explain.Explanation, err error) {
 	mask := control.MaskSecret
 	if showSecrets {
