@@ -72,6 +72,7 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 	for id, r := range saved {
 		named[r.Name], taken[id] = id, true
 	}
+	ids := make(map[*runningRule]string) // those that change
 	for _, r := range e.work().rules {
 		id, ok := named[r.Name]
 		if !ok && r.Former != "" {
@@ -83,8 +84,15 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 			taken[id] = true
 		}
 		if id != r.id {
-			e.setID(r, id)
+			ids[r] = id
 		}
+	}
+	for r := range ids { // another rule may get this id
+		e.store.ForgetLane(r.id)
+		e.store.ForgetLane(gatheredLane(r.id))
+	}
+	for r, id := range ids {
+		e.setID(r, id)
 	}
 }
 

@@ -375,3 +375,34 @@ func TestRenamedWithAnotherEdit(t *testing.T) {
 		}
 	}
 }
+
+// A rule about Secrets that was renamed, and another one that has its former name, do not share what
+// keeps Secrets from the disk.
+func TestFormerNameOfARuleAboutSecretsIsTaken(t *testing.T) {
+	t.Parallel()
+	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+	l := newLife(t)
+	secretsToo := strings.Replace(strings.TrimPrefix(secretSource, oneHandler), "{name: maps}", "{name: secrets}", 1)
+	about := func(name, spec string) string {
+		return strings.Replace(aRule(name, ", delivery: every, payload: object.data"+spec), "source: maps", "source: secrets", 1)
+	}
+	h := new(teller)
+	e, stop := l.start(mapSource+"---"+secretsToo+about("a", ""), h)
+	l.settled(e)
+	stop()
+	e, stop = l.start(mapSource+"---"+secretsToo+about("b", ", formerly: a"), h)
+	l.settled(e)
+	stop()
+	e, stop = l.start(mapSource+"---"+secretsToo+aRule("a", "")+about("b", ""), h)
+	l.settled(e)
+	stop()
+	e, stop = l.start(mapSource+"---"+secretsToo+aRule("a", "")+about("b", ""), h)
+	l.settled(e)
+	if err := e.SetPaused("b", true); err != nil {
+		t.Fatal(err)
+	}
+	l.putSecret("s", value)
+	l.holds("a delivery waits", func() bool { return e.waiting("b") == 1 })
+	stop()
+	l.nowhere(value)
+}

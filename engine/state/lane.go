@@ -82,6 +82,14 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	return l
 }
 
+// ForgetLane has Lane make a new Lane of a rule, perhaps with other options. The one before must not
+// have been used yet.
+func (s *Store) ForgetLane(rule string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lanes, rule)
+}
+
 // Put records a waiting delivery, or replaces its record. It returns the number of the cut that the
 // record belongs to, or 0 if nothing is recorded any more: see [Store.Await].
 func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) (cut uint64) {
