@@ -294,11 +294,20 @@ func (r *reload) drop(rule *runningRule) {
 	}
 	end()
 	r.done.Dropped += waiting
+	r.Engine.logGone(rule.Name, r.next.successor(rule) != nil, waiting)
+}
+
+// logGone logs that informd has no rule of that name any more, or one about another resource.
+func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 	reason := "the rule is gone"
-	if r.next.successor(rule) != nil {
+	if isReplaced {
 		reason = "the rule is about another resource now"
 	}
-	r.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule.Name, "waiting", waiting)
+	if waiting == 0 {
+		e.log.Info(reason, "rule", rule)
+		return
+	}
+	e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule, "waiting", waiting)
 }
 
 // wait has the rules that come or change wait for sources that they look into and that have not

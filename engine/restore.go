@@ -252,12 +252,7 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 		}
 		delete(from.waiting, gone.Name)
 		delete(from.gathered, gone.Name)
-		reason := "the rule is gone"
-		if gone.Replaced {
-			reason = "the rule is about another resource now"
-		}
-		e.log.Warn(reason+": informd dropped its waiting deliveries",
-			"rule", from.rules[gone.Name].Name, "waiting", waiting)
+		e.logGone(from.rules[gone.Name].Name, gone.Replaced, waiting)
 	}
 }
 
