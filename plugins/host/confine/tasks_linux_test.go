@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threads other than the main one have no parent-death signal.
+// Only the thread that a parent has started has its parent-death signal.
 func init() {
-	if os.Getenv(taskVar) == "pdeathsig" {
+	if os.Getenv(stageVar) != "" || os.Getenv(taskVar) == "pdeathsig" {
 		runtime.LockOSThread()
 	}
 }
