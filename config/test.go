@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -40,10 +39,10 @@ var (
 // Step is one step of a test. It has many fields because it mirrors the manifest: each verb uses
 // some of them.
 type Step struct {
-	At                      Text   // where the step begins; its value is empty
-	Verb                    string // "": the step only expects
-	Source, Namespace, Name string // of apply, patch and delete
-	Body                    json.RawMessage
+	At                      Text          // where the step begins; its value is empty
+	Verb                    string        // "": the step only expects
+	Source, Namespace, Name string        // of apply, patch and delete
+	Body                    *Value        // of apply and patch: constants only
 	After                   time.Duration // of after; of restart: how long informd is down
 	StateLost               bool          // of restart: the state directory is empty
 	ClockSet                time.Duration // of restart: the clock is set meanwhile, forward or back
@@ -254,7 +253,7 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 				f.path, describe(merge))
 		}
 		r.keepsIdentity(merge, f.path+"merge")
-		step.Body = r.json(merge, f.path+"merge")
+		step.Body = r.literal(merge, f.path+"merge")
 	case StepDelete:
 		r.stepTarget(step, f)
 	case StepRestart:
@@ -315,7 +314,7 @@ func (r *reader) applied(step *Step, f mapping) {
 	}
 	step.Name = r.str(child(metadata, "name"), f.path+"object.metadata.name")
 	step.Namespace = r.str(child(metadata, "namespace"), f.path+"object.metadata.namespace")
-	step.Body = r.json(n, f.path+"object")
+	step.Body = r.literal(n, f.path+"object")
 }
 
 // clockSet reads by how much the clock is set. Its sign says in which direction.

@@ -43,10 +43,10 @@ spec:
 		Steps: []Step{
 			{
 				Verb: StepApply, Source: "pods", Namespace: "shop", Name: "web-0",
-				Body: json.RawMessage(`{"metadata":{"name":"web-0","namespace":"shop"},"spec":{"replicas":3}}`),
+				Body: body(`{"metadata":{"name":"web-0","namespace":"shop"},"spec":{"replicas":3}}`),
 			},
 			{Verb: StepAfter, After: 4*time.Minute + 59*time.Second, Expect: &Expect{Extent: got.Tests[0].Steps[1].Expect.Extent}},
-			{Verb: StepPatch, Source: "pods", Namespace: "shop", Name: "web-0", Body: json.RawMessage(`{"status":{"phase":"Pending"}}`)},
+			{Verb: StepPatch, Source: "pods", Namespace: "shop", Name: "web-0", Body: body(`{"status":{"phase":"Pending"}}`)},
 			{Verb: StepRestart, After: time.Second, StateLost: true, HistoryLost: true, ClockSet: -time.Hour},
 			{Verb: StepRelist, Meanwhile: []Step{{Verb: StepDelete, Source: "pods", Name: "web-1"}}},
 			{Verb: StepAnswer, Answer: &TestAnswer{Rule: "crash-looping", Times: 3, Retry: true, RetryAfter: 5 * time.Minute, Reason: "busy"}},
@@ -66,10 +66,13 @@ spec:
 		t.Errorf("the event is at %s, want %s", at, want)
 	}
 	last.Events = nil
-	if diff := cmp.Diff([]Test{want}, got.Tests, sameText); diff != "" {
+	literally := cmp.Transformer("literally", func(v Value) string { return string(v.Literal()) })
+	if diff := cmp.Diff([]Test{want}, got.Tests, sameText, literally); diff != "" {
 		t.Errorf("tests (-want +got):\n%s", diff)
 	}
 }
+
+func body(text string) *Value { return &Value{Kind: ValueConstant, JSON: json.RawMessage(text)} }
 
 func TestStartOfATest(t *testing.T) {
 	got, mistakes := Parse([]File{{Path: "a_test.yml", Data: []byte(

@@ -30,7 +30,8 @@ const (
 	// ValueTemplate is a text that may have expressions in it, each as ${…}: any string of an
 	// action, and each string of a payload that contains ${.
 	ValueTemplate
-	// ValueConstant is a number, true, false or null of an action.
+	// ValueConstant is a number, true, false or null of an action, and any scalar of an object in a
+	// test.
 	ValueConstant
 	ValueMapping
 	ValueList
@@ -106,6 +107,36 @@ func (r *reader) template(n *yaml.Node, path string) *Value {
 		}
 		return &Value{Kind: ValueTemplate, Text: r.text(n)}
 	}}.value(n, path, 1)
+}
+
+// literal reads a value whose strings are not templates. It recurses no deeper than vet allows.
+func (r *reader) literal(n *yaml.Node, path string) *Value {
+	if n == nil || r.reported[n] {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		v := &Value{Kind: ValueMapping}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if member := r.literal(n.Content[i+1], path); member != nil {
+				v.Members = append(v.Members, Member{Name: r.text(n.Content[i]), Value: member})
+			}
+		}
+		return v
+	case yaml.SequenceNode:
+		v := &Value{Kind: ValueList}
+		for _, item := range n.Content {
+			if item := r.literal(item, path); item != nil {
+				v.Items = append(v.Items, item)
+			}
+		}
+		return v
+	}
+	constant := r.json(n, path)
+	if constant == nil {
+		return nil
+	}
+	return &Value{Kind: ValueConstant, Text: r.text(n), JSON: constant}
 }
 
 // value reads any YAML value. It returns nil if n is absent or mistaken.

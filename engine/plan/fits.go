@@ -46,9 +46,9 @@ func (m *fitting) fits(v *config.Value, as expr.Typing, want expr.Typed) {
 	}
 }
 
-// field returns the field of want that a member of a template sets.
+// field returns the field of want that a member sets.
 func (m *fitting) field(name config.Text, want expr.Typed) expr.Typed {
-	if dotted.MatchString(name.String()) || strings.Contains(name.String(), "${") {
+	if !m.isTest && (dotted.MatchString(name.String()) || strings.Contains(name.String(), "${")) {
 		return expr.Typed{} // Compile has reported it
 	}
 	in, fault := want.Field(name.String())
@@ -83,8 +83,12 @@ func firstText(v *config.Value) config.Text {
 	return config.Text{}
 }
 
-// constantOf returns what is known of a number, true, false or null.
+// constantOf returns what is known of a scalar.
 func constantOf(text json.RawMessage) expr.Typed {
+	var s string
+	if json.Unmarshal(text, &s) == nil && string(text) != "null" {
+		return expr.Typed{Type: types.Constant(s)}
+	}
 	switch string(text) {
 	case "null":
 		return expr.Typed{}

@@ -19,7 +19,7 @@ import (
 // Misfit is something in a manifest that the schemas of a cluster rule out. The expression can be
 // evaluated all the same: a field that no object has is nil.
 type Misfit struct {
-	Rule   string // empty: in an index of Source
+	Rule   string // empty: in a manifest of Source, or in an object of it in a test
 	Source string
 	config.Mistake
 }
@@ -32,8 +32,8 @@ type Schemas interface {
 	Resources(schema.GroupVersion) []string
 }
 
-// Misfits checks every expression, and every template of an action, against schemas. It reports what
-// Compile does not, and takes any Config that Compile takes.
+// Misfits checks every expression, every template of an action, and every object of a test against
+// schemas. It reports what Compile does not, and takes any Config that Compile takes.
 func Misfits(c *config.Config, schemas Schemas) []Misfit {
 	m := &fitting{schemas: schemas, sources: make(map[string]expr.Typed)}
 	for _, s := range c.Sources {
@@ -54,6 +54,10 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 		source, _ := c.Source(r.Source)
 		m.at = Misfit{Rule: r.Name, Source: r.Source}
 		m.rule(r, source)
+	}
+	m.isTest = true
+	for _, t := range c.Tests {
+		m.steps(t.Steps)
 	}
 	return m.found
 }
@@ -84,6 +88,7 @@ type fitting struct {
 	sources map[string]expr.Typed // the objects of each source
 	at      Misfit                // what is being checked
 	found   []Misfit
+	isTest  bool // what is checked is an object of a test, not a template
 }
 
 func (m *fitting) objectsOf(resource schema.GroupVersionResource) expr.Typed {
@@ -166,6 +171,15 @@ func (m *fitting) rule(r config.Rule, source config.Source) {
 	}
 	for _, a := range r.Actions {
 		m.action(a, source, as)
+	}
+}
+
+// steps checks the objects of a test.
+func (m *fitting) steps(steps []config.Step) {
+	for _, step := range steps {
+		m.at = Misfit{Source: step.Source}
+		m.fits(step.Body, expr.Typing{}, m.sources[step.Source])
+		m.steps(step.Meanwhile)
 	}
 }
 

@@ -141,13 +141,13 @@ func (r *runner) do(step *config.Step) error {
 	s := r.simulation
 	switch step.Verb {
 	case config.StepApply:
-		return s.Apply(step.Source, step.Body)
+		return s.Apply(step.Source, step.Body.Literal())
 	case config.StepPatch:
 		text, ok := s.Get(step.Source, step.Namespace, step.Name)
 		if !ok {
 			return fmt.Errorf("there is no %s in the source %s", nameOf(step), step.Source)
 		}
-		return s.Apply(step.Source, patched(text, step.Body))
+		return s.Apply(step.Source, patched(text, step.Body.Literal()))
 	case config.StepDelete:
 		if _, ok := s.Get(step.Source, step.Namespace, step.Name); !ok {
 			return fmt.Errorf("there is no %s in the source %s", nameOf(step), step.Source)
