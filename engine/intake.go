@@ -29,7 +29,6 @@ type intake struct {
 	planned  *plan.Informer
 	id       string // under which the state keeps the informer
 	informer *source.Informer
-	keep     *object.Paths        // what the informer keeps; nil: whole objects
 	indexed  map[string]*failures // of the informer's indexes; only build uses it
 
 	rules     []*runningRule
@@ -71,7 +70,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 		unseen: make(map[int]bool), left: make(map[int]*left), before: before,
 	}
 	if before != nil {
-		in.informer, in.keep, in.indexed = before.informer, before.keep, before.indexed
+		in.informer, in.indexed = before.informer, before.indexed
 		in.record, in.present = before.record, before.present
 		return in
 	}
@@ -83,7 +82,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 		in.informer = b.informers.Informer(selection)
 	}
 	in.informer.Keep(planned.Keep, planned.View)
-	in.keep, in.indexed, in.isNew = planned.Keep, make(map[string]*failures), true
+	in.indexed, in.isNew = make(map[string]*failures), true
 	in.record = b.newRecord(planned, in.informer)
 	return in
 }

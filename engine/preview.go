@@ -17,12 +17,11 @@ import (
 // Preview says what a Reload of a plan would change now.
 type Preview struct {
 	// Selections of informers: those that stay, those that would begin, and list, and those that
-	// would end.
-	Kept, Begun, Ended []string
-	Rules              []RulePreview // those that would change, in the order of the plan; gone ones last
-	Handlers           HandlerPreview
-	Metrics            MetricChanges
-	Problem            string // why Reload would refuse the plan; empty if it would not
+	// would end. Widened ones stay, and would list again, to keep more of their objects.
+	Kept, Begun, Ended, Widened []string
+	Rules                       []RulePreview // those that would change, in the order of the plan; gone ones last
+	Handlers                    HandlerPreview
+	Metrics                     MetricChanges
 }
 
 // HandlerPreview names handlers that would change.
@@ -36,7 +35,8 @@ type RulePreview struct {
 	// In is how many objects come in or stay in, and are told as Synced; Out how many fall out, and
 	// are told as Deleted. Pending is how many begin to wait.
 	In, Out, Pending int
-	// Lists says that the rule would also be told what informers list that are yet to begin.
+	// Lists says that the rule would also be told what informers list that are yet to begin, or have
+	// to keep more of their objects.
 	Lists bool
 	// Dropped is how many deliveries that wait would be dropped.
 	Dropped int
@@ -63,14 +63,15 @@ const (
 func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 	now := e.work()
 	v := Preview{Metrics: now.metricChanges(p)}
-	if err := now.mayKeep(p); err != nil {
-		v.Problem = err.Error()
-	}
 	for _, planned := range p.AllInformers() {
-		if now.intake(planned) != nil {
-			v.Kept = append(v.Kept, informerID(planned))
-		} else {
+		in := now.intake(planned)
+		if in == nil {
 			v.Begun = append(v.Begun, informerID(planned))
+			continue
+		}
+		v.Kept = append(v.Kept, in.id)
+		if in.keepsTooLittle(planned) {
+			v.Widened = append(v.Widened, in.id)
 		}
 	}
 	for _, in := range now.intakes {
@@ -186,6 +187,10 @@ func (e *Engine) preview(
 			was = nil
 		}
 		if was != nil && was.membership() == membershipOf(r) {
+			continue
+		}
+		if in.keepsTooLittle(planned) { // nobody can tell yet
+			v.Lists = true
 			continue
 		}
 		if err := in.preview(ctx, v, was, r); err != nil {

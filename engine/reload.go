@@ -60,6 +60,9 @@ func (e *Engine) Reload(
 	if err := before.awaitTold(ctx); err != nil {
 		return Reloaded{}, nil, err
 	}
+	if err := before.widen(ctx, p); err != nil {
+		return Reloaded{}, nil, err
+	}
 	next, err := e.build(p, handlers, before)
 	if err != nil {
 		return Reloaded{}, nil, err

@@ -267,3 +267,37 @@ func TestReloadOfSelection(t *testing.T) {
 	l.quiet(e)
 	expect(t, "after a restart", h.since())
 }
+
+// A reload may have a source keep more of its objects. Its other rules are told nothing of that, and
+// what has changed meanwhile once.
+func TestReloadKeepsMore(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	for _, name := range []string{"a", "b"} {
+		l.put(name, "1")
+	}
+	narrow := strings.Replace(mapSource, "configmaps}", "configmaps, keep: needed}", 1) +
+		aRule("names", ", delivery: every, payload: object.metadata.name")
+	wide := narrow + aRule("ones", `, delivery: every, where: object.data.size == "1", payload: object.data.size`)
+	h := new(teller)
+	e, stop := l.start(narrow, h)
+	l.quiet(e)
+	p, err := e.Preview(t.Context(), planOf(t, wide))
+	if err != nil || len(p.Widened) != 1 || len(p.Begun) != 0 || len(p.Rules) != 1 || !p.Rules[0].Lists {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if done, err := l.reload(e, wide, h); err != nil || len(done.Added) != 1 || len(done.Changed) != 0 {
+		t.Fatal(done, err)
+	}
+	l.quiet(e)
+	l.put("a", "2")
+	l.await(h, 6)
+	l.quiet(e)
+	if _, err := l.reload(e, narrow, h); err != nil { // nothing has to be listed for less
+		t.Fatal(err)
+	}
+	l.expect(stop(), `names synced a "a"`, `names synced b "b"`, `ones synced a "1"`, `ones synced b "1"`,
+		`ones deleted a "1"`, `names updated a "a"`)
+	l.put("b", "2") // of which less was recorded than is kept from now on
+	l.expect(l.run(wide, new(teller), n(1)), `names synced b "b"`)
+}

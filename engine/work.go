@@ -118,9 +118,6 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
 		}
 	}
-	if err := before.mayKeep(p); err != nil {
-		return nil, err
-	}
 	if err := b.addIntakes(); err != nil {
 		e.abandon(b.next)
 		return nil, err
@@ -136,14 +133,22 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 	return b.next, nil
 }
 
-// mayKeep returns an error if an informer that stays would have to keep more of its objects.
-func (w *work) mayKeep(p *plan.Plan) error {
+// keepsTooLittle reports whether the informer has to keep more of its objects for a plan.
+func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
+	return !covers(kept(in.informer.Kept()), planned.Keep)
+}
+
+// widen makes informers that stay keep what a plan needs of their objects. To the rules that run,
+// nothing changes.
+func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 	for _, planned := range p.AllInformers() {
 		in := w.intake(planned)
-		if in != nil && !covers(kept(in.keep), planned.Keep) {
-			return fmt.Errorf("source %s: with keep: needed, "+
-				"it would have to keep more of its objects than it does: "+
-				"this needs a restart, or keep: whole", strings.Join(in.sourceNames(w), ", "))
+		if in == nil || !in.keepsTooLittle(planned) {
+			continue
+		}
+		if err := in.informer.Widen(ctx, planned.Keep); err != nil {
+			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
+				"again yet: %w", strings.Join(in.sourceNames(w), ", "), err)
 		}
 	}
 	return nil

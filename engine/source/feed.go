@@ -20,7 +20,7 @@ import (
 
 // feed hands steps to an informer's consumer and remembers the objects that the consumer knows. It
 // keeps them itself because client-go's store runs ahead of the consumer. The objects are those of
-// the store, or were until the store replaced them.
+// the store, or were until the store replaced them with newer ones.
 type feed struct {
 	clock  clock.PassiveClock
 	counts *counts
@@ -44,6 +44,9 @@ type feed struct {
 	caughtUp bool // the consumer's CaughtUp was called
 	// resumable says that the consumer has a position.
 	resumable bool
+	// isNarrow says that known objects may lack parts that the informer is to keep now, and that are
+	// in the store once that has been listed.
+	isNarrow bool
 	// parts are the keys of known objects that another run saved only in part, until they come
 	// back.
 	parts map[string]struct{}
@@ -121,6 +124,13 @@ func (f *feed) restore(saved Saved) {
 	f.counts.objects.Store(int64(len(f.known)))
 }
 
+// setNarrow sets whether known objects may lack parts that the store is to have.
+func (f *feed) setNarrow(isNarrow bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isNarrow = isNarrow
+}
+
 // setView sets to what the consumer's trees are decoded.
 func (f *feed) setView(view *object.Paths) {
 	f.mu.Lock()
@@ -179,7 +189,9 @@ func (f *feed) observe(o *object.Object, as delta.Type, came arrival) {
 		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		f.counts.unchanged.Add(1)
-		f.packer.Pack(o) // the store holds this copy now
+		f.packer.Pack(o)
+		delete(f.known, key) // the key is part of the old copy
+		f.known[o.Key()] = o // the store has this copy now, which may have more parts
 		return
 	default:
 		as = delta.Updated
@@ -273,7 +285,7 @@ func (f *feed) clearSome() bool {
 func (f *feed) settle(e *entry) {
 	f.mu.Lock()
 	known := f.known[e.Object.Key()]
-	isPart := f.isPart(e.Object.Key())
+	isPart := f.isPart(e.Object.Key()) || f.isNarrow
 	f.mu.Unlock()
 	if known != nil && !isPart && known.UID() == e.UID() &&
 		known.ResourceVersion() == e.ResourceVersion() && e.ResourceVersion() != "" {

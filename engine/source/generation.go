@@ -32,6 +32,7 @@ func (i *Informer) emptyGeneration() {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
 	i.coming = nil
+	i.complete()
 	i.present.Store(&generation{
 		informer: i,
 		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.indexers()),
@@ -57,6 +58,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
+	g.wire.widened = i.widened
 	options := cache.SharedIndexInformerOptions{
 		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
 	}
@@ -126,6 +128,7 @@ func (g *generation) listed() {
 			return ok
 		})
 		g.informer.health.listed(g.informer.counts.objects.Load())
+		g.completed()
 	}
 	close(g.told)
 }

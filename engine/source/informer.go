@@ -43,8 +43,12 @@ type Informer struct {
 	indexing sync.Mutex
 	coming   *generation   // has begun and is not present yet; or nil
 	keep     *object.Paths // nil keeps whole objects
+	kept     *object.Paths // as keep; less after Widen, until the cache is complete
 	view     *object.Paths // nil decodes nothing
 	indexes  []namedIndex
+	// widened is closed by Widen, which then makes another: generations that began before have to
+	// list again. completing is closed when the cache is complete; nil if nobody waits.
+	widened, completing chan struct{}
 
 	started bool               // Informers.Start was called for it; guarded by Informers.mu
 	end     context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
@@ -54,14 +58,15 @@ type Informer struct {
 func newInformer(parent *Informers, sel Selection) *Informer {
 	log := parent.log.With(sel.attrs()...)
 	i := &Informer{
-		parent: parent,
-		sel:    sel,
-		log:    log,
-		health: newHealth(log, parent.sayer, sel.String()),
-		pace:   pace{clock: parent.clock},
-		relist: pace{clock: parent.clock},
-		gate:   newGate(parent.tuning.inFlight),
-		ended:  make(chan struct{}),
+		parent:  parent,
+		sel:     sel,
+		log:     log,
+		health:  newHealth(log, parent.sayer, sel.String()),
+		pace:    pace{clock: parent.clock},
+		relist:  pace{clock: parent.clock},
+		gate:    newGate(parent.tuning.inFlight),
+		ended:   make(chan struct{}),
+		widened: make(chan struct{}),
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
@@ -89,12 +94,12 @@ func (i *Informer) NameSources(names ...string) {
 
 // Keep limits which parts of objects the informer holds. keep lists what the cache keeps beside the
 // identity; nil, the default, keeps whole objects. view lists what Step.Tree contains; nil means
-// nothing. Neither may change afterwards. Keep affects only objects that come later, so call it
-// before the informer runs.
+// nothing. Keep affects only objects that come later, so call it before the informer runs; see
+// Widen and Replace for afterwards.
 func (i *Informer) Keep(keep, view *object.Paths) {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	i.keep, i.view = keep, view
+	i.keep, i.kept, i.view = keep, keep, view
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 	i.feed.setView(view)
 }

@@ -227,12 +227,17 @@ func (i *Informer) entry(o *object.Object, indexes []namedIndex, decoder *object
 func (w *watching) fresh(ctx context.Context) bool {
 	w.wire.current = ""
 	if w.wire.parts {
-		expired := apierrors.NewResourceExpired("the cache has parts of objects only").Status()
-		w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
+		w.complete(ctx)
 		return false
 	}
 	w.mark(true)
 	return true
+}
+
+// complete makes the reflector list, because the cache has parts of objects only.
+func (w *watching) complete(ctx context.Context) {
+	expired := apierrors.NewResourceExpired("the cache has parts of objects only").Status()
+	w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
 }
 
 // reached reports whether a resumed watch has come as far as the server was when the watch was

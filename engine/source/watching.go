@@ -121,7 +121,14 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 	for first := true; ; {
 		var ev watch.Event
 		var came, ok bool
+		widened := w.wire.widened
+		if w.initial {
+			widened = nil // the list comes first
+		}
 		select {
+		case <-widened:
+			w.complete(ctx)
+			return true
 		case <-ctx.Done():
 			return true
 		case <-proven.C:

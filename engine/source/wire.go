@@ -29,6 +29,7 @@ type wire struct {
 	informer *Informer
 	end      context.CancelCauseFunc // ends the generation, with a reason
 	told     <-chan struct{}         // closed when the consumer has taken the list
+	widened  <-chan struct{}         // closed when the informer is to keep more than it did when this began
 
 	saved   *Saved // nil if there is none, or once the first watch has tried to resume from it
 	resumed bool   // the list is what was saved

@@ -167,6 +167,9 @@ func planLines(p control.Planned) (lines []string) {
 	for _, name := range p.Informers.Added {
 		lines = append(lines, "informer begins, and lists: "+cli.Printable(name))
 	}
+	for _, name := range p.Informers.Changed {
+		lines = append(lines, "informer lists again, to keep more of its objects: "+cli.Printable(name))
+	}
 	for _, name := range p.Informers.Gone {
 		lines = append(lines, "informer ends: "+cli.Printable(name))
 	}

@@ -139,7 +139,7 @@ type File struct {
 
 // Planned is what a reload would change.
 type Planned struct {
-	Informers Changes       `json:"informers"` // selections
+	Informers Changes       `json:"informers"` // selections; changed ones list again, to keep more
 	Kept      int           `json:"kept"`      // informers that stay
 	Rules     []PlannedRule `json:"rules"`
 	Handlers  Changes       `json:"handlers"`

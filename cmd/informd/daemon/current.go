@@ -169,12 +169,12 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		return control.Planned{}, err
 	}
 	out := control.Planned{
-		Informers: control.Changes{Added: v.Begun, Gone: v.Ended}, Kept: len(v.Kept),
+		Informers: control.Changes{Added: v.Begun, Changed: v.Widened, Gone: v.Ended}, Kept: len(v.Kept),
 		Handlers: control.Changes{
 			Added: v.Handlers.Started, Changed: v.Handlers.Restarted, Gone: v.Handlers.Ended,
 		},
 		Metrics: control.Changes(v.Metrics),
-		Rules:   make([]control.PlannedRule, 0, len(v.Rules)), Problem: v.Problem,
+		Rules:   make([]control.PlannedRule, 0, len(v.Rules)),
 	}
 	if c.needsFolders(compiled) {
 		out.Problem = usersNeedRestart
