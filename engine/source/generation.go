@@ -59,6 +59,9 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
 	g.wire.widened = i.widened
+	if i.isWidening {
+		i.isWidening, g.wire.exact = false, position(g.wire.floor)
+	}
 	options := cache.SharedIndexInformerOptions{
 		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
 	}

@@ -49,6 +49,7 @@ type Informer struct {
 	// widened is closed by Widen, which then makes another: generations that began before have to
 	// list again. completing is closed when the cache is complete; nil if nobody waits.
 	widened, completing chan struct{}
+	isWidening          bool // the next generation is there because of Widen
 
 	started bool               // Informers.Start was called for it; guarded by Informers.mu
 	end     context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu

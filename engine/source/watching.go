@@ -127,6 +127,7 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 		}
 		select {
 		case <-widened:
+			w.wire.informer.widening()
 			w.complete(ctx)
 			return true
 		case <-ctx.Done():

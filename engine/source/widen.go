@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 
 	"github.com/informd/informd/engine/object"
 )
@@ -14,8 +15,9 @@ func (i *Informer) Kept() *object.Paths {
 }
 
 // Widen makes an informer that runs also keep what more lists; nil for whole objects. The informer
-// lists again. Widen returns when the cache has what it is to keep of every object. The consumer is
-// told nothing of objects that have not changed.
+// lists again, as of the resourceVersion that it has reached, so that it misses no change. Only if the
+// server has forgotten that, it lists what there is now. Widen returns when the cache has what it is
+// to keep of every object. The consumer is told nothing of objects that have not changed.
 //
 // If ctx ends first, Widen returns the reason. The cache is then completed by and by, and Kept says
 // when it is. Calls must not overlap.
@@ -46,6 +48,18 @@ func (i *Informer) Widen(ctx context.Context, more *object.Paths) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// errExact answers the reflector's first watch, which asks for all objects as they are now. A list
+// can ask for them as they were when the watch before ended: the next watch goes on from there, and
+// no change is missed.
+var errExact = errors.New("a list at the last resourceVersion answers")
+
+// widening notes that the generation ends because of Widen.
+func (i *Informer) widening() {
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	i.isWidening = true
 }
 
 // complete notes that the cache has what it is to keep of every object. i.indexing is held.

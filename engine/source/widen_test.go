@@ -3,7 +3,9 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +49,7 @@ func TestWiden(t *testing.T) {
 		if !i.Kept().Covers("spec", "v") || !i.Kept().Covers("metadata", "labels") {
 			t.Errorf("the cache keeps %v", i.Kept().List())
 		}
+		e.expect(t, "updated b 1→2", "deleted c 1", "added d 1") // as if it had not listed
 		for name, want := range map[string]string{"a": "1", "b": "2", "d": "1"} {
 			if o, ok := i.Get("shop", name); !ok || version(o) != want {
 				t.Errorf("the cache has %s of %s, want %s", version(o), name, want)
@@ -59,7 +62,6 @@ func TestWiden(t *testing.T) {
 				}
 			}
 		})
-		e.expectAll(t, "added d 1", "deleted c <nil>", "updated b <nil>→2")
 		server.Apply(pods, body("a", 2))
 		e.expect(t, "updated a 1→2")
 		e.silent(t)
@@ -80,4 +82,42 @@ func TestWidenWhatIsNotServed(t *testing.T) {
 	server.Serve(pods, "Pod", true)
 	server.Apply(pods, body("a", 1))
 	e.expect(t, "added a 1")
+}
+
+// An informer that lists once more, to keep more, misses no change.
+func TestWidenMissesNothing(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, watchList bool) {
+		const changes = 400
+		server, s, i, e, _ := serving(t, watchList, body("a", 0))
+		i.Keep(object.Identity(), nil)
+		run(t, s)
+		awaitSynced(t, i)
+		server.AwaitWatches(pods, 1)
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			for v := range changes {
+				server.Apply(pods, body("a", v+1))
+				time.Sleep(time.Millisecond)
+			}
+		})
+		more := new(object.Paths)
+		more.Add("metadata", "labels")
+		for _, paths := range []*object.Paths{more, specV, nil} {
+			if err := i.Widen(t.Context(), paths); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changing.Wait()
+		await(t, "all changes", func() bool { heard, _ := e.all(); return len(heard) > changes })
+		heard, _ := e.all()
+		for n, d := range heard[1:] {
+			if before := heard[n].Object; d.Old == nil || d.Old.ResourceVersion() != before.ResourceVersion() {
+				t.Errorf("change %d does not follow the one before", n)
+			}
+		}
+		if o, _ := i.Get("shop", "a"); version(o) != fmt.Sprint(changes) {
+			t.Errorf("the cache has %s", version(o))
+		}
+	})
 }

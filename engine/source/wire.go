@@ -29,7 +29,10 @@ type wire struct {
 	informer *Informer
 	end      context.CancelCauseFunc // ends the generation, with a reason
 	told     <-chan struct{}         // closed when the consumer has taken the list
-	widened  <-chan struct{}         // closed when the informer is to keep more than it did when this began
+	// exact is the resourceVersion at which the list is to be, so that no change is missed; empty once
+	// the server has refused it, and for most generations.
+	exact   string
+	widened <-chan struct{} // closed when the informer is to keep more than it did when this began
 
 	saved   *Saved // nil if there is none, or once the first watch has tried to resume from it
 	resumed bool   // the list is what was saved
@@ -71,7 +74,8 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	w.raise(&o)
 	var list *internalversion.List
 	err := w.persist(ctx, func(err error) bool {
-		return staleVersion(err) || o.Continue != "" && apierrors.IsBadRequest(err)
+		return staleVersion(err) || o.Continue != "" && apierrors.IsBadRequest(err) ||
+			w.exact != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err))
 	}, func() error {
 		release, err := w.slots().acquire(ctx, w.tuning().hold)
 		if err != nil {
@@ -85,7 +89,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		return err
 	})
 	if err != nil {
-		w.floor = ""
+		w.floor, w.exact = "", ""
 		return nil, err
 	}
 	w.well()
@@ -151,6 +155,9 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	}
 	if isInitial && w.saved != nil && w.resume(ctx, o) {
 		return nil, errResumed
+	}
+	if isInitial && w.exact != "" {
+		return nil, errExact
 	}
 	if r := w.resumption; r != nil {
 		w.resumption = nil
@@ -228,6 +235,10 @@ func position(resourceVersion string) string {
 // raise makes a request for the current state ask for one that is not older than what the consumer
 // has taken. Each generation is client-go's first, so client-go itself would accept any state.
 func (w *wire) raise(o *metav1.ListOptions) {
+	if w.exact != "" && o.Continue == "" {
+		o.ResourceVersion, o.ResourceVersionMatch = w.exact, metav1.ResourceVersionMatchExact
+		return
+	}
 	if w.floor != "" && o.Continue == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
 		o.ResourceVersion = w.floor
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -274,4 +275,57 @@ func TestReloadCommand(t *testing.T) {
 	write(base + harness.Rule("watched", "source: configmaps, handler: log"))
 	k.Sees(d, "watched NS/web synced")
 	d.Stop()
+}
+
+// A reload that makes a source with keep: needed keep more loses none of the changes that come
+// meanwhile, and tells the rules that were there nothing else.
+func TestReloadKeepsMore(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	k := harness.NewKube(t, c)
+	state := harness.NewStateDir(t, c.Kubeconfig(), harness.ShortDir(t))
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(rules string) {
+		text := k.Text(harness.Source("configmaps", harness.ConfigMaps+", keep: needed") +
+			harness.Handler("log", "builtin: log") +
+			harness.Rule("versions", "source: configmaps, handler: log, delivery: every, where: object.metadata.name != \"kube-root-ca.crt\", payload: object.metadata.resourceVersion") + rules)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := k.Create(harness.ConfigMap("c", "{size: '0'}"))
+	write("")
+	d := state.Run(file)
+	d.AwaitReady()
+	const changes = 150
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for n := range changes {
+			k.Patch(o, fmt.Sprintf("data: {size: '%d'}", n+1))
+		}
+	})
+	for n := range 3 {
+		write(harness.Rule("more", fmt.Sprintf("source: configmaps, handler: log, when: 'false', payload: object.data.x%d", n)))
+		state.Command("reload")
+	}
+	changing.Wait()
+	of := func() (events []handler.Event) {
+		for _, ev := range d.Events {
+			if ev.Rule == "versions" {
+				events = append(events, ev)
+			}
+		}
+		return events
+	}
+	d.Until("all changes", func() bool { return len(of()) > changes })
+	d.AwaitDelivered()
+	d.Stop()
+	for n, ev := range of() {
+		if want := map[bool]string{true: "synced", false: "updated"}[n == 0]; ev.Event != want {
+			t.Errorf("event %d is %s, want %s", n, ev.Event, want)
+		}
+	}
+	if n := len(of()); n != changes+1 {
+		t.Errorf("%d events, want %d", n, changes+1)
+	}
 }
