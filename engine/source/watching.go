@@ -122,13 +122,13 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 		var ev watch.Event
 		var came, ok bool
 		widened := w.wire.widened
-		if w.initial {
-			widened = nil // the list comes first
+		if w.initial || w.wire.current != "" {
+			widened = nil // the list, or what was missed since the saved state, comes first
 		}
 		select {
 		case <-widened:
 			w.wire.informer.widening()
-			w.complete(ctx)
+			_ = w.wire.again(ctx) // fails if the generation ends anyway
 			return true
 		case <-ctx.Done():
 			return true

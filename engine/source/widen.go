@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/informd/informd/engine/object"
 )
@@ -20,7 +21,7 @@ func (i *Informer) Kept() *object.Paths {
 // to keep of every object. The consumer is told nothing of objects that have not changed.
 //
 // If ctx ends first, Widen returns the reason. The cache is then completed by and by, and Kept says
-// when it is. Calls must not overlap.
+// when it is; another call for the same waits for that. Calls must not overlap.
 func (i *Informer) Widen(ctx context.Context, more *object.Paths) error {
 	i.indexing.Lock()
 	keep := i.keep
@@ -31,23 +32,43 @@ func (i *Informer) Widen(ctx context.Context, more *object.Paths) error {
 	} else {
 		keep = nil
 	}
-	i.keep = keep
-	i.feed.setNarrow(true)
-	i.shape.Store(newShape(i.keep, i.view, i.indexes))
-	complete := make(chan struct{})
-	i.completing = complete
-	close(i.widened)
-	i.widened = make(chan struct{})
+	if !isSame(keep, i.keep) {
+		i.widen(keep)
+	}
+	complete := i.completing
 	if i.coming == nil && i.present.Load().shared == nil {
 		i.complete() // it has no objects
 	}
 	i.indexing.Unlock()
+	if complete == nil {
+		return nil
+	}
 	select {
 	case <-complete:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isSame reports whether a and b are the same paths. nil stands for whole objects.
+func isSame(a, b *object.Paths) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.List(), b.List(), slices.Equal)
+}
+
+// widen makes the informer list again, to keep what keep lists. i.indexing is held.
+func (i *Informer) widen(keep *object.Paths) {
+	i.keep = keep
+	i.feed.setNarrow(true)
+	i.shape.Store(newShape(i.keep, i.view, i.indexes))
+	if i.completing == nil {
+		i.completing = make(chan struct{})
+	}
+	close(i.widened)
+	i.widened = make(chan struct{})
 }
 
 // errExact answers the reflector's first watch, which asks for all objects as they are now. A list

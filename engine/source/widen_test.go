@@ -5,10 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -120,4 +126,137 @@ func TestWidenMissesNothing(t *testing.T) {
 			t.Errorf("the cache has %s", version(o))
 		}
 	})
+}
+
+// An informer that resumes, and is to keep more, has caught up once it is as fresh as the server was,
+// not when it has listed at the version that it had.
+func TestWidenWhileItCatchesUp(t *testing.T) {
+	t.Parallel()
+	const changes = 50
+	server, saved := firstRun(t, true)
+	for v := range changes {
+		server.Apply(pods, body("a", v+2))
+	}
+	s, i, e, _, _ := next(t, server, saved)
+	s.tuning.silence, s.tuning.hush = patience, patience
+	i.gate = newGate(1)
+	heard, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	i.Consume(consumer(func(d delta.Delta, tree any) {
+		e.hear(d, tree)
+		once.Do(func() { close(heard); <-goOn })
+		time.Sleep(time.Millisecond)
+	}))
+	run(t, s)
+	<-heard
+	widened := make(chan error, 1)
+	go func() { widened <- i.Widen(t.Context(), nil) }()
+	close(goOn)
+	awaitSynced(t, i)
+	if heard, _ := e.all(); len(heard) != changes {
+		t.Errorf("it has synced after %d of %d changes", len(heard), changes)
+	}
+	if err := <-widened; err != nil {
+		t.Error(err)
+	}
+	e.silentAfter(t, changes)
+}
+
+// A caller that gives up and comes again waits for the list that is under way.
+func TestWidenAgain(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, watchList bool) {
+		server, s, i, _, _ := serving(t, watchList, body("a", 1))
+		i.Keep(object.Identity(), nil)
+		run(t, s)
+		awaitSynced(t, i)
+		server.AwaitWatches(pods, 1)
+		release := server.HoldLists()
+		defer release()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 3 {
+			if err := i.Widen(gone, specV); !errors.Is(err, context.Canceled) {
+				t.Fatalf("while the server does not answer: %v", err)
+			}
+			await(t, "a list", func() bool { return server.Requests().MaxListing > 0 && server.Watches(pods) == 0 })
+		}
+		release()
+		if err := i.Widen(t.Context(), specV); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.Widen(t.Context(), specV); err != nil { // it has it already
+			t.Fatal(err)
+		}
+		if n := i.Stats().Lists; n != 2 {
+			t.Errorf("%d lists, want 2", n)
+		}
+	})
+}
+
+// If the server refuses the list at the version that the informer has reached, or loses it between
+// two pages, the informer never goes back to an earlier state.
+func TestWidenIsRefused(t *testing.T) {
+	t.Parallel()
+	expired := &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
+	for name, c := range map[string]struct {
+		refuses string // of the query
+		status  *metav1.Status
+	}{
+		"expired":                   {"resourceVersionMatch=Exact", expired},
+		"expired between two pages": {"continue=", expired},
+		"bad request": {"resourceVersionMatch=Exact",
+			&metav1.Status{Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonBadRequest}},
+		"invalid": {"resourceVersionMatch=Exact",
+			&metav1.Status{Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid}},
+		"not reached yet": {"resourceVersionMatch=Exact", &metav1.Status{
+			Status: metav1.StatusFailure, Code: 504, Reason: metav1.StatusReasonTimeout,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			modes(t, func(t *testing.T, watchList bool) {
+				const objects = 600 // two pages
+				server, s, i, e, _ := serving(t, watchList)
+				for n := range objects {
+					server.Apply(pods, body(fmt.Sprint("o", n), 1))
+				}
+				i.Keep(object.Identity(), nil)
+				run(t, s)
+				awaitSynced(t, i)
+				server.AwaitWatches(pods, 1)
+				var refused atomic.Bool
+				server.Fail(func(r *http.Request) *metav1.Status {
+					if strings.Contains(r.URL.RawQuery, c.refuses) && !refused.Swap(true) {
+						server.Apply(pods, body("o7", 2))
+						server.Apply(pods, body("o7", 3))
+						return c.status
+					}
+					if q := r.URL.Query(); refused.Load() && q.Get("resourceVersion") == "0" {
+						t.Errorf("the informer asks for any state: %s", r.URL.RawQuery)
+					}
+					return nil
+				})
+				if err := i.Widen(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				if !refused.Load() {
+					t.Error("nothing was refused")
+				}
+				if o, ok := i.Get("shop", "o7"); !ok || version(o) != "3" {
+					t.Errorf("the cache has %s", version(o))
+				}
+				e.silentAfter(t, objects+1)
+			})
+		})
+	}
+}
+
+// silentAfter checks that there are n deltas, which have come, and no further ones.
+func (e *ear) silentAfter(t testing.TB, n int) {
+	t.Helper()
+	if heard, _ := e.all(); len(heard) != n {
+		t.Errorf("%d deltas, want %d", len(heard), n)
+	}
 }

@@ -72,10 +72,11 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	}
 	w.narrow(&o)
 	w.raise(&o)
+	isRaised := o.Continue == "" && (w.exact != "" || w.floor != "")
 	var list *internalversion.List
 	err := w.persist(ctx, func(err error) bool {
 		return staleVersion(err) || o.Continue != "" && apierrors.IsBadRequest(err) ||
-			w.exact != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err))
+			isRaised && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err))
 	}, func() error {
 		release, err := w.slots().acquire(ctx, w.tuning().hold)
 		if err != nil {
@@ -89,7 +90,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		return err
 	})
 	if err != nil {
-		w.floor, w.exact = "", ""
+		w.refused(o, err)
 		return nil, err
 	}
 	w.well()
@@ -175,7 +176,9 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	inner, release, err := w.open(ctx, o)
 	if err != nil {
 		cancel()
-		w.floor = ""
+		if isInitial && staleVersion(err) {
+			w.floor = ""
+		}
 		return nil, err
 	}
 	out := &watching{
@@ -241,7 +244,17 @@ func (w *wire) raise(o *metav1.ListOptions) {
 	}
 	if w.floor != "" && o.Continue == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
 		o.ResourceVersion = w.floor
+		o.Limit = 0 // with one, the server would take the floor for the exact version
 	}
+}
+
+// refused notes that the server has refused a list, perhaps because of the resourceVersion that raise
+// has set. A later page says nothing about the floor.
+func (w *wire) refused(o metav1.ListOptions, err error) {
+	if o.Continue == "" && (w.exact == "" || staleVersion(err)) {
+		w.floor = ""
+	}
+	w.exact = ""
 }
 
 // narrow adds the informer's selectors to a request.
