@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
 )
 
 func planOf(t testing.TB, manifests string) *plan.Plan {
@@ -300,4 +302,43 @@ func TestReloadKeepsMore(t *testing.T) {
 		`ones deleted a "1"`, `names updated a "a"`)
 	l.put("b", "2") // of which less was recorded than is kept from now on
 	l.expect(l.run(wide, new(teller), n(1)), `names synced b "b"`)
+}
+
+// A reload that waits for a source to keep more says in which state the source is, changes nothing if
+// it gives up, and ends with the run.
+func TestReloadKeepsMoreInVain(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.put("a", "1")
+	narrow := strings.Replace(mapSource, "configmaps}", "configmaps, keep: needed}", 1) +
+		aRule("names", ", payload: object.metadata.name")
+	wide := narrow + aRule("sizes", ", payload: object.data.size")
+	h := new(teller)
+	e, stop := l.start(narrow, h)
+	l.quiet(e)
+	l.server.Fail(forbid("/configmaps"))
+	l.server.DropWatches()
+	for deadline := time.Now().Add(patience); e.Status().Sources[0].State != source.Forbidden; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the source is not forbidden")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, _, err := e.Reload(ctx, planOf(t, wide), map[string]Handler{"record": h})
+	if err == nil || !strings.Contains(err.Error(), "(it is forbidden: ") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(e.Status().Rules); n != 1 {
+		t.Errorf("%d rules", n)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := e.Reload(t.Context(), planOf(t, wide), map[string]Handler{"record": h})
+		ended <- err
+	}()
+	stop()
+	if err := <-ended; !errors.Is(err, ErrNotRunning) {
+		t.Errorf("a reload when the run ends: %v", err)
+	}
 }
