@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/integration/harness"
 )
@@ -114,4 +118,90 @@ func TestApplied(t *testing.T) {
 	if _, err := k.ConfigMap("decoy"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAppliedByOthers has rules that are gone whose objects others apply too: prune leaves those, and
+// adopt joins what both rules own. A name that is none reaches nothing.
+func TestAppliedByOthers(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	k := harness.NewKube(t, c)
+	file := harness.WriteFile(t, "rules.yaml", k.Text(harness.Source("originals", harness.ConfigMaps+", labelSelector: copy=yes")+
+		harness.Rule("NS-live", `source: originals, prune: true, actions: [{apply: {resource: v1/configmaps, object: {metadata: {namespace: NS, name: x}}}}]`)))
+	run := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		args = append([]string{"applied"}, append(args, "-f", file, "--kubeconfig", c.Kubeconfig())...)
+		code, stdout, stderr := harness.Informd(t, args...)
+		if code != want {
+			t.Fatalf("informd %s: exit code %d: %s%s", strings.Join(args, " "), code, stdout, stderr)
+		}
+		return stdout, stderr
+	}
+	holds := func(text string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(text, k.Text(part)) {
+				t.Errorf("no %q in:\n%s", part, text)
+			}
+		}
+	}
+	apply := func(manager, manifest string) *unstructured.Unstructured {
+		t.Helper()
+		o := new(unstructured.Unstructured)
+		if err := yaml.Unmarshal([]byte(k.Text("{apiVersion: v1, kind: ConfigMap, "+manifest+"}")), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o, err := k.Resource(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: k.Text(manager), Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	label := "labels: {informd.dev/rule: NS-gone}"
+	apply("informd/NS-gone", "metadata: {namespace: NS, name: alone, "+label+"}, data: {x: '1'}")
+	held := apply("informd/NS-gone", "metadata: {namespace: NS, name: held, finalizers: [example.com/held], "+label+"}, data: {x: '1'}")
+	apply("informd/NS-gone", "metadata: {namespace: NS, name: shared, "+label+"}, data: {x: '1'}")
+	apply("kubectl", "metadata: {namespace: NS, name: shared}, data: {w: '1'}")
+	apply("informd/NS-live", "metadata: {namespace: NS, name: own, labels: {informd.dev/rule: NS-live}}, data: {x: '1'}")
+
+	_, said := run(1, "prune", "--rule", k.Ns+"-live,x!=y", "--yes")
+	holds(said, `no rule can have the name "NS-live,x!=y"`)
+	k.Has("own", "x", "1")
+	out, _ := run(0, "list", "--rule", k.Ns+"-typo")
+	holds(out, "the rule NS-typo has applied nothing")
+
+	for _, yes := range []string{"", "--yes"} {
+		args := []string{"prune", "--rule", k.Ns + "-gone"}
+		lines := []string{"/alone: would be deleted", "/held: would be deleted"}
+		if yes != "" {
+			args, lines = append(args, yes), []string{"/alone: deleted", "/held: deleted once its finalizers are gone"}
+		}
+		out, _ = run(0, args...)
+		holds(out, append(lines, "/shared: stays: also applied by kubectl")...)
+		k.Has("shared", "x", "1")
+	}
+	k.Gone("alone")
+
+	apply("informd/NS-live", "metadata: {namespace: NS, name: shared}, data: {z: '1'}")
+	out, _ = run(0, "adopt", "--from", k.Ns+"-gone", "--to", k.Ns+"-live", "--yes")
+	holds(out, "/shared: adopted")
+	shared, err := k.ConfigMap("shared")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owns := ""
+	for _, m := range shared.ManagedFields {
+		switch m.Manager {
+		case "informd/" + k.Ns + "-gone":
+			t.Error("the former rule still owns fields")
+		case "informd/" + k.Ns + "-live":
+			owns += string(m.FieldsV1.Raw)
+		}
+	}
+	holds(owns, `"f:x"`, `"f:z"`, `"f:informd.dev/rule"`)
+	apply("informd/NS-live", "metadata: {namespace: NS, name: shared}")
+	if shared, err = k.ConfigMap("shared"); err != nil || len(shared.Data) != 1 || shared.Data["w"] != "1" {
+		t.Errorf("the rule applies nothing of what it has adopted, and %v is left (%v)", shared.Data, err)
+	}
+	k.Patch(held, "metadata: {finalizers: null}")
 }

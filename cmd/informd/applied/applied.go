@@ -5,6 +5,7 @@ package applied
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -43,6 +45,20 @@ func (o Object) Namespace() string { return o.meta.Namespace }
 // Name returns the name of the object.
 func (o Object) Name() string { return o.meta.Name }
 
+// IsHeld reports whether the object has finalizers: it is there until somebody takes them away.
+func (o Object) IsHeld() bool { return len(o.meta.Finalizers) > 0 }
+
+// Others returns who applies the object too: other rules, perhaps of another informd, tools, people.
+func (o Object) Others() (names []string) {
+	for _, f := range o.meta.ManagedFields {
+		is := f.Operation == metav1.ManagedFieldsOperationApply && f.Manager != action.FieldManager(o.Rule)
+		if is && !slices.Contains(names, f.Manager) {
+			names = append(names, f.Manager)
+		}
+	}
+	return names
+}
+
 // String returns the resource, and the namespace and name.
 func (o Object) String() string {
 	name := o.meta.Name
@@ -54,6 +70,9 @@ func (o Object) String() string {
 
 // NewCluster returns the cluster of config. It sends nothing.
 func NewCluster(config *rest.Config) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1                           // it sends one request at a time
+	config.WarningHandler = rest.NoWarnings{} // about versions, of which it only lists what is there
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -75,6 +94,9 @@ func (c *Cluster) Find(ctx context.Context, rule string) (found []Object, unlist
 	}
 	selector := prepare.RuleLabel
 	if rule != "" {
+		if len(validation.IsValidLabelValue(rule)) > 0 {
+			return nil, nil, fmt.Errorf("no rule can have the name %.100q", rule)
+		}
 		selector += "=" + rule
 	}
 	seen := make(map[types.UID]bool) // one object may be served by several groups
@@ -141,6 +163,16 @@ func (o Object) manager() int {
 	})
 }
 
+// ErrChanged is the error of Delete and Adopt for an object that has changed since Find returned it.
+var ErrChanged = errors.New("it has changed since the command listed it: run the command again")
+
+func changed(err error) error {
+	if apierrors.IsConflict(err) {
+		return ErrChanged
+	}
+	return err
+}
+
 // Delete deletes an object, if it has not changed since Find returned it. It returns nil if the object
 // is gone.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
@@ -152,7 +184,7 @@ func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return err
+	return changed(err)
 }
 
 // Adopt makes an object one that another rule has applied, if it has not changed since Find returned
@@ -163,12 +195,13 @@ func (c *Cluster) Adopt(ctx context.Context, o Object, by string) error {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	managers := slices.Clone(o.meta.ManagedFields)
-	managers[o.manager()].Manager = action.FieldManager(by)
+	managers, err := adopted(o.meta.ManagedFields, action.FieldManager(o.Rule), action.FieldManager(by))
+	if err != nil {
+		return err
+	}
 	label := strings.NewReplacer("~", "~0", "/", "~1").Replace(prepare.RuleLabel)
 	patch, err := json.Marshal([]operation{
-		{"test", "/metadata/uid", o.meta.UID},
-		{"replace", "/metadata/resourceVersion", o.meta.ResourceVersion},
+		{"replace", "/metadata/resourceVersion", o.meta.ResourceVersion}, // no other object had it
 		{"replace", "/metadata/labels/" + label, by},
 		{"replace", "/metadata/managedFields", managers},
 	})
@@ -177,5 +210,50 @@ func (c *Cluster) Adopt(ctx context.Context, o Object, by string) error {
 	}
 	_, err = c.metadata.Resource(o.Resource).Namespace(o.meta.Namespace).Patch(ctx, o.meta.Name,
 		types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: action.FieldManager(by)})
-	return err
+	return changed(err)
+}
+
+// adopted returns managed fields in which what one field manager has applied is another one's. What
+// both have applied is joined: the API server remembers one entry of a manager only.
+func adopted(all []metav1.ManagedFieldsEntry, from, by string) (managers []metav1.ManagedFieldsEntry, err error) {
+	isApply := func(f metav1.ManagedFieldsEntry) bool { return f.Operation == metav1.ManagedFieldsOperationApply }
+	for _, f := range all {
+		if isApply(f) && f.Manager == from {
+			f.Manager = by
+		}
+		same := func(m metav1.ManagedFieldsEntry) bool {
+			return isApply(m) && m.Manager == by && m.Subresource == f.Subresource
+		}
+		at := slices.IndexFunc(managers, same)
+		if !same(f) || at < 0 {
+			managers = append(managers, f)
+			continue
+		}
+		if managers[at].FieldsV1, err = union(managers[at].FieldsV1, f.FieldsV1); err != nil {
+			return nil, fmt.Errorf("read its managed fields: %w", err)
+		}
+	}
+	return managers, nil
+}
+
+// union returns the fields that are in a or in b.
+func union(a, b *metav1.FieldsV1) (*metav1.FieldsV1, error) {
+	var in, more map[string]any
+	if err := errors.Join(json.Unmarshal(a.Raw, &in), json.Unmarshal(b.Raw, &more)); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(join(in, more))
+	return &metav1.FieldsV1{Raw: text}, err
+}
+
+func join(in, more map[string]any) map[string]any {
+	for key, value := range more {
+		below, _ := in[key].(map[string]any)
+		further, _ := value.(map[string]any)
+		if below != nil && further != nil {
+			value = join(below, further)
+		}
+		in[key] = value
+	}
+	return in
 }

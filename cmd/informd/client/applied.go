@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +87,6 @@ func (f *appliedFlags) find(
 	if err != nil {
 		return nil, nil, false, cli.Failed(err)
 	}
-	config.QPS = -1
 	c, err = applied.NewCluster(config)
 	if err != nil {
 		return nil, nil, false, cli.Failed(fmt.Errorf("set up the connection to %s: %w", config.Host, err))
@@ -153,6 +153,13 @@ is wrong.`,
 		if err != nil {
 			return err
 		}
+		if len(found) == 0 && isWhole && output == "" {
+			who := "no rule with prune"
+			if rule != "" {
+				who = "the rule " + rule
+			}
+			return cli.Show(cmd, "%s has applied nothing\n", who)
+		}
 		if err := writeApplied(cmd, found, rules, output); err != nil {
 			return err
 		}
@@ -175,7 +182,7 @@ func writeApplied(cmd *cobra.Command, found []applied.Object, rules ruleSet, out
 		return writeDocument(cmd.OutOrStdout(), output, all)
 	}
 	if len(all) == 0 {
-		return cli.Show(cmd, "no rule with prune has applied anything\n")
+		return nil
 	}
 	t := newTable(cmd.OutOrStdout(), "RULE", "STATE", "RESOURCE", "NAMESPACE", "NAME")
 	for _, o := range all {
@@ -195,8 +202,8 @@ func newAppliedPruneCommand() *cobra.Command {
 		Use:   "prune --rule NAME [-f PATH…] [--yes]",
 		Short: "Delete what a rule that is gone has applied",
 		Long: `Delete the objects that a rule that is gone has applied. Without --yes, the command only says
-which. It refuses a rule that there is: that prunes by itself. An object that has changed since the
-command listed it stays, and is named.
+which. It refuses a rule that there is: that prunes by itself. An object stays, and is named, if it has
+changed since the command listed it, or if others apply it too: other rules, tools or people.
 
 Another informd may have a rule of that name, which applies the same labels: look at the list first.
 ` + whichRules + `
@@ -219,9 +226,13 @@ Exit code 0: done. 1: something could not be listed or deleted. 2: the command l
 		if err != nil {
 			return err
 		}
-		return carryOut(cmd, found, isWhole, yes, "deleted", func(o applied.Object) error {
-			return c.Delete(cmd.Context(), o)
-		})
+		return carryOut(cmd, found, isWhole, yes, deed{"deleted", alsoAppliedBy, func(o applied.Object) (string, error) {
+			err := c.Delete(cmd.Context(), o)
+			if o.IsHeld() {
+				return " once its finalizers are gone", err
+			}
+			return "", err
+		}})
 	}
 	return cmd
 }
@@ -234,7 +245,8 @@ func newAppliedAdoptCommand() *cobra.Command {
 		Short: "Give what a rule that is gone has applied to another rule",
 		Long: `Make the objects that a rule that is gone has applied those of another rule: it updates them, and
 prunes those that it does not apply. Do this after renaming a rule with prune that does not say
-formerly, or to remove formerly at once. Without --yes, the command only says which. An object that has changed since the command listed it stays, and is named.
+formerly, or to remove formerly at once. Without --yes, the command only says which. An object that has
+changed since the command listed it stays as it is, and is named.
 
 The other rule must be there. It prunes what it has adopted and does not want when it looks for what it
 left: at its start.
@@ -255,49 +267,73 @@ Exit code 0: done. 1: something could not be listed or changed. 2: the command l
 		if err != nil {
 			return err
 		}
-		if rules[to] != to {
+		switch now := rules[to]; {
+		case now == "":
 			return cli.Failed(fmt.Errorf("there is no rule %s", to))
+		case now != to:
+			return cli.Failed(fmt.Errorf("the rule %s is called %s now", to, now))
 		}
 		c, found, isWhole, err := f.ofRuleThatIsGone(cmd, from, to, rules)
 		if err != nil {
 			return err
 		}
-		return carryOut(cmd, found, isWhole, yes, "adopted", func(o applied.Object) error {
-			return c.Adopt(cmd.Context(), o, to)
-		})
+		nothing := func(applied.Object) string { return "" }
+		return carryOut(cmd, found, isWhole, yes, deed{"adopted", nothing, func(o applied.Object) (string, error) {
+			return "", c.Adopt(cmd.Context(), o, to)
+		}})
 	}
 	return cmd
 }
 
+// alsoAppliedBy says who applies an object too, or returns "".
+func alsoAppliedBy(o applied.Object) string {
+	if others := o.Others(); len(others) > 0 {
+		return "also applied by " + strings.Join(others, ", ")
+	}
+	return ""
+}
+
+// deed is what is done to objects.
+type deed struct {
+	done  string                                      // in one word
+	stays func(applied.Object) string                 // why it is not done; "" if it is
+	do    func(applied.Object) (more string, _ error) // more is what there is to say of it
+}
+
 // carryOut does something to objects, or says to which it would.
-func carryOut(
-	cmd *cobra.Command, found []applied.Object, isWhole, yes bool, done string,
-	do func(applied.Object) error,
-) error {
-	failed := 0
+func carryOut(cmd *cobra.Command, found []applied.Object, isWhole, yes bool, to deed) error {
+	failed, left := 0, 0
 	for _, o := range found {
 		var err error
-		text := "would be " + done
-		if yes {
-			err, text = do(o), done
+		text := "would be " + to.done
+		switch why := to.stays(o); {
+		case why != "":
+			left++
+			text = "stays: " + why
+		case yes:
+			text, err = to.do(o)
+			text = to.done + text
+		}
+		if cmd.Context().Err() != nil {
+			return cli.Failed(context.Cause(cmd.Context()))
 		}
 		if err != nil {
 			failed++
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cli.Printable(o.String()), cli.Printable(err.Error()))
 			continue
 		}
-		if err := cli.Show(cmd, "%s: %s\n", cli.Printable(o.String()), text); err != nil {
+		if err := cli.Show(cmd, "%s: %s\n", cli.Printable(o.String()), cli.Printable(text)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case failed > 0:
-		return cli.Failed(fmt.Errorf("%d of %d objects could not be %s", failed, len(found), done))
+		return cli.Failed(fmt.Errorf("%d of %d objects could not be %s", failed, len(found), to.done))
 	case !isWhole:
 		return cli.Failed(errNotWhole)
 	case len(found) == 0:
 		return cli.Show(cmd, "there is nothing that it has applied\n")
-	case !yes:
+	case !yes && left < len(found):
 		return cli.Show(cmd, "nothing was changed: repeat the command with --yes\n")
 	}
 	return nil
