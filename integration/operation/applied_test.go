@@ -195,7 +195,7 @@ func TestAppliedByOthers(t *testing.T) {
 		case "informd/" + k.Ns + "-gone":
 			t.Error("the former rule still owns fields")
 		case "informd/" + k.Ns + "-live":
-			owns += string(m.FieldsV1.Raw)
+			owns += m.FieldsV1.GetRawString()
 		}
 	}
 	holds(owns, `"f:x"`, `"f:z"`, `"f:informd.dev/rule"`)

@@ -239,11 +239,11 @@ func adopted(all []metav1.ManagedFieldsEntry, from, by string) (managers []metav
 // union returns the fields that are in a or in b.
 func union(a, b *metav1.FieldsV1) (*metav1.FieldsV1, error) {
 	var in, more map[string]any
-	if err := errors.Join(json.Unmarshal(a.Raw, &in), json.Unmarshal(b.Raw, &more)); err != nil {
+	if err := errors.Join(json.Unmarshal(a.GetRawBytes(), &in), json.Unmarshal(b.GetRawBytes(), &more)); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(join(in, more))
-	return &metav1.FieldsV1{Raw: text}, err
+	return metav1.NewFieldsV1(string(text)), err
 }
 
 func join(in, more map[string]any) map[string]any {
