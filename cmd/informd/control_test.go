@@ -273,6 +273,9 @@ func (p *pretence) Explain(rule, namespace, name string, _ bool) (explain.Explan
 	}
 	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent, Events: []string{"added", "updated", "deleted", "synced"}}
 	x.Source = explain.Source{Name: "pods", Resource: "v1/pods", Selections: []explain.Selection{{LabelSelector: "app=web"}}}
+	if name == "unseen" {
+		x.Standing, x.Reason = explain.Unknown, "its source is forbidden: no"
+	}
 	x.Conclude()
 	return x, nil
 }

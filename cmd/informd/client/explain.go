@@ -187,6 +187,9 @@ func (x *explainFlags) offline(cmd *cobra.Command, name string) (explain.Explana
 func noRule(name string, p *plan.Plan) error {
 	var names []string
 	for _, r := range p.Rules {
+		if r.Former == name {
+			return fmt.Errorf("the rule %.100s is called %.100s now", name, r.Name)
+		}
 		names = append(names, r.Name)
 	}
 	slices.Sort(names)
@@ -374,6 +377,8 @@ func selectionText(x *explain.Explanation, s explain.Selection) string {
 		return text + ": no, " + s.WhyNot
 	case x.Source.Has:
 		return text + ": has it"
+	case x.Standing == explain.Unknown:
+		return text + ": not known yet"
 	}
 	return text + ": has no such object"
 }

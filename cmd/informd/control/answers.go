@@ -37,7 +37,7 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 		}
 		err := a.backend.SetPaused(request.Rule, paused)
 		if errors.Is(err, ErrNotFound) {
-			return unknown("rule", request.Rule, a.rules())
+			return a.noRule(request.Rule)
 		}
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (a answers) explain(w *answer, r *http.Request) error {
 	x, err := a.backend.Explain(query.Get("rule"), query.Get("namespace"), query.Get("name"),
 		query.Get("secrets") == "show")
 	if errors.Is(err, ErrNotFound) {
-		return unknown("rule", query.Get("rule"), a.rules())
+		return a.noRule(query.Get("rule"))
 	}
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (a answers) events(w *answer, r *http.Request) error {
 	}
 	events, err := a.backend.Events(query.Get("rule"), after)
 	if errors.Is(err, ErrNotFound) {
-		return unknown("rule", query.Get("rule"), a.rules())
+		return a.noRule(query.Get("rule"))
 	}
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (a answers) resync(w *answer, r *http.Request) error {
 	}
 	n, err := a.backend.Resync(r.Context(), request.Rule)
 	if errors.Is(err, ErrNotFound) {
-		return unknown("rule", request.Rule, a.rules())
+		return a.noRule(request.Rule)
 	}
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (a answers) retryRule(w *answer, r *http.Request) error {
 	}
 	n, err := a.backend.RetryRule(request.Rule, request.Object)
 	if errors.Is(err, ErrNotFound) {
-		return unknown("rule", request.Rule, a.rules())
+		return a.noRule(request.Rule)
 	}
 	if none, ok := errors.AsType[*NotWaitingError](err); ok {
 		return problem(http.StatusNotFound, "%s", none.Error())
@@ -167,6 +167,16 @@ func (a answers) rules() (names []string) {
 		names = append(names, r.Name)
 	}
 	return names
+}
+
+// noRule returns that there is no rule of that name, or how the rule is called now.
+func (a answers) noRule(name string) *Error {
+	for _, r := range a.backend.Status().Rules {
+		if name != "" && r.Former == name {
+			return problem(http.StatusNotFound, "the rule %.100s is called %.100s now", name, r.Name)
+		}
+	}
+	return unknown("rule", name, a.rules())
 }
 
 func (a answers) handlers() (names []string) {

@@ -222,6 +222,8 @@ func TestErrors(t *testing.T) {
 		{"an unknown index", query(Query{Source: "pods", Index: "bynode"}), http.StatusNotFound, `no index of source pods is called "bynode"; did you mean byNode? (there are: byImage, byNode)`},
 		{"a source without indexes", query(Query{Source: "secrets", Index: "x"}), http.StatusNotFound, `no index of source secrets is called "x" (there is none)`},
 		{"an unknown rule", func(ctx context.Context) error { return c.Pause(ctx, "crahses") }, http.StatusNotFound, `no rule "crahses"; did you mean crashes? (there are: crashes, quiet)`},
+		{"a rule by its former name", func(ctx context.Context) error { return c.Pause(ctx, "calm") }, http.StatusNotFound, "the rule calm is called quiet now"},
+		{"letters of a rule by its former name", func(ctx context.Context) error { _, err := c.Letters(ctx, "calm", ""); return err }, http.StatusNotFound, "the rule calm is called quiet now"},
 		{"letters of an unknown rule", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
 		{"letters of an unknown handler", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},
 		{"an unknown letter", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x"; informd dead list shows them. It may have been retried or dropped, or have made room for newer ones`},

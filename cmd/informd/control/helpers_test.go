@@ -61,7 +61,7 @@ func newBackend() *backend {
 				{Name: "pods", Resource: "v1/pods", State: "synced", Indexes: []string{"byNode", "byImage"}},
 				{Name: "secrets", Resource: "v1/secrets", State: "listing", Reason: "just so"},
 			},
-			Rules:    []RuleStatus{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Handler: "oncall"}},
+			Rules:    []RuleStatus{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Former: "calm", Handler: "oncall"}},
 			Handlers: []HandlerStatus{{Name: "oncall", State: "running"}, {Name: "idle", State: "running"}},
 		}
 	}}

@@ -62,8 +62,8 @@ func (a answers) matching(rule, handler string) ([]Letter, error) {
 	if len(letters) > 0 {
 		return letters, nil
 	}
-	if names := a.rules(); rule != "" && !slices.Contains(names, rule) {
-		return nil, unknown("rule", rule, names)
+	if rule != "" && !slices.Contains(a.rules(), rule) {
+		return nil, a.noRule(rule)
 	}
 	if names := a.handlers(); handler != "" && !slices.Contains(names, handler) {
 		return nil, unknown("handler", handler, names)
