@@ -14,33 +14,34 @@ type misfortune struct {
 	name         string
 	losesHistory bool
 	strikes      func(d *differential, changes int)
+	lists        bool // informd lists again, although it loses no history
 }
 
 var (
-	calm = misfortune{"nothing happened", false, (*differential).changes}
+	calm = misfortune{name: "nothing happened", strikes: (*differential).changes}
 
-	dropped = misfortune{"watches ended", false, func(d *differential, n int) {
+	dropped = misfortune{name: "watches ended", strikes: func(d *differential, n int) {
 		first := d.random.IntN(n + 1)
 		d.changes(first)
 		d.server.DropWatches()
 		d.changes(n - first)
 	}}
 
-	broken = misfortune{"connections broke", false, func(d *differential, n int) {
+	broken = misfortune{name: "connections broke", strikes: func(d *differential, n int) {
 		for _, s := range d.sides() {
 			s.wire.breakAfter(d.random.IntN(500 * n))
 		}
 		d.changes(n)
 	}}
 
-	brownOut = misfortune{"the server refused everything for a while", false, func(d *differential, n int) {
+	brownOut = misfortune{name: "the server refused everything for a while", strikes: func(d *differential, n int) {
 		d.server.Fail(unavailable)
 		d.server.DropWatches()
 		d.changes(n)
 		d.server.Fail(nil)
 	}}
 
-	expire = misfortune{"history was lost under open watches", true, func(d *differential, n int) {
+	expire = misfortune{name: "history was lost under open watches", losesHistory: true, strikes: func(d *differential, n int) {
 		first := d.random.IntN(n + 1)
 		d.changes(first)
 		d.server.Expire()
@@ -48,7 +49,7 @@ var (
 		d.changes(n - first)
 	}}
 
-	outage = misfortune{"history was lost while the server refused everything", true, func(d *differential, n int) {
+	outage = misfortune{name: "history was lost while the server refused everything", losesHistory: true, strikes: func(d *differential, n int) {
 		d.server.Fail(unavailable)
 		d.server.DropWatches()
 		d.changes(n)
@@ -57,7 +58,7 @@ var (
 		d.server.Fail(nil)
 	}}
 
-	refuse = misfortune{"history was lost, and each side's next initial state was refused", true, func(d *differential, n int) {
+	refuse = misfortune{name: "history was lost, and each side's next initial state was refused", losesHistory: true, strikes: func(d *differential, n int) {
 		var mu sync.Mutex
 		refused := map[string]bool{}
 		d.server.Fail(func(r *http.Request) *metav1.Status {
@@ -75,7 +76,7 @@ var (
 		d.changes(n)
 	}}
 
-	withdraw = misfortune{"the resource was not served for a while", true, func(d *differential, n int) {
+	withdraw = misfortune{name: "the resource was not served for a while", losesHistory: true, strikes: func(d *differential, n int) {
 		d.changes(n)
 		d.server.Withdraw(gadgets)
 		d.truth.withdrawn()
@@ -85,6 +86,20 @@ var (
 		d.changes(n)
 	}}
 )
+
+// widened has the informer list again while another misfortune strikes, as Widen does.
+func widened(other misfortune) misfortune {
+	return misfortune{name: "informd lists to keep more, and " + other.name, lists: true, strikes: func(d *differential, n int) {
+		var calling sync.WaitGroup
+		calling.Go(func() {
+			for range 3 {
+				d.ours.widen()
+			}
+		})
+		other.strikes(d, n)
+		calling.Wait()
+	}}
+}
 
 func (d *differential) toggleWatchList() {
 	d.watchList = !d.watchList
