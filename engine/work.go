@@ -149,7 +149,7 @@ func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 		if err := in.informer.Widen(ctx, planned.Keep); err != nil {
 			state, reason := in.informer.State()
 			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): %w", strings.Join(in.sourceNames(w), ", "),
+				"again yet (it is %s): reload again when it has: %w", strings.Join(in.sourceNames(w), ", "),
 				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
 		}
 	}

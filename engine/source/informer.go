@@ -195,6 +195,9 @@ func (i *Informer) run(ctx context.Context) {
 		}
 		var notServed notServedError
 		if !errors.As(err, &notServed) { // errRelist
+			if i.widens() {
+				continue // no trouble of the server
+			}
 			// Each generation has a new reflector, whose backoff begins at its shortest.
 			delay, _ := i.relist.next(i.parent.tuning.calm, i.parent.tuning.maxPause)
 			i.relist.began()

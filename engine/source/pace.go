@@ -24,6 +24,13 @@ func (p *pace) began() {
 	p.last = p.clock.Now()
 }
 
+// forget forgets the last one, which was ended on purpose.
+func (p *pace) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Time{}
+}
+
 // next returns how long to wait before the next one, at most most. often is true if more than three
 // in a row ended early. It is called when one has ended. One that lasted at least short resets the
 // delay.

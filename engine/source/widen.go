@@ -76,11 +76,19 @@ func (i *Informer) widen(keep *object.Paths) {
 // no change is missed.
 var errExact = errors.New("a list at the last resourceVersion answers")
 
-// widening notes that the generation ends because of Widen.
+// widening notes that the generation ends because of Widen, and its watch, however short that was.
 func (i *Informer) widening() {
+	i.pace.forget()
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
 	i.isWidening = true
+}
+
+// widens reports whether the next generation is there because of Widen.
+func (i *Informer) widens() bool {
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	return i.isWidening
 }
 
 // complete notes that the cache has what it is to keep of every object. i.indexing is held.

@@ -194,6 +194,33 @@ func TestWidenAgain(t *testing.T) {
 	})
 }
 
+// Calls that follow each other soon are no trouble: nothing waits, and nothing is reported.
+func TestWidenOften(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, watchList bool) {
+		server, s, i, _, lines := serving(t, watchList, body("a", 1))
+		i.Keep(object.Identity(), nil)
+		run(t, s)
+		awaitSynced(t, i)
+		for n := range 6 {
+			more := new(object.Paths)
+			more.Add("spec", fmt.Sprint("f", n))
+			if err := i.Widen(t.Context(), more); err != nil {
+				t.Fatal(err)
+			}
+		}
+		server.AwaitWatches(pods, 1)
+		delay := func(p *pace) time.Duration {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.delay
+		}
+		if delay(&i.relist)+delay(&i.pace) > 0 || lines.count("WARN") > 0 {
+			t.Errorf("the next list waits %v, the next watch %v", delay(&i.relist), delay(&i.pace))
+		}
+	})
+}
+
 // If the server refuses the list at the version that the informer has reached, or loses it between
 // two pages, the informer never goes back to an earlier state.
 func TestWidenIsRefused(t *testing.T) {
