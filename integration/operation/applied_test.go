@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/informd/informd/integration/cluster"
@@ -162,6 +163,11 @@ func TestAppliedByOthers(t *testing.T) {
 	held := apply("informd/NS-gone", "metadata: {namespace: NS, name: held, finalizers: [example.com/held], "+label+"}, data: {x: '1'}")
 	apply("informd/NS-gone", "metadata: {namespace: NS, name: shared, "+label+"}, data: {x: '1'}")
 	apply("kubectl", "metadata: {namespace: NS, name: shared}, data: {w: '1'}")
+	taken := apply("informd/NS-gone", "metadata: {namespace: NS, name: taken, "+label+"}, data: {x: '1'}")
+	if _, err := k.Resource(taken).Patch(t.Context(), "taken", types.MergePatchType, []byte(`{"data":{"w":"1"}}`),
+		metav1.PatchOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+		t.Fatal(err)
+	}
 	apply("informd/NS-live", "metadata: {namespace: NS, name: own, labels: {informd.dev/rule: NS-live}}, data: {x: '1'}")
 
 	_, said := run(1, "prune", "--rule", k.Ns+"-live,x!=y", "--yes")
@@ -177,7 +183,7 @@ func TestAppliedByOthers(t *testing.T) {
 			args, lines = append(args, yes), []string{"/alone: deleted", "/held: deleted once its finalizers are gone"}
 		}
 		out, _ = run(0, args...)
-		holds(out, append(lines, "/shared: stays: also applied by kubectl")...)
+		holds(out, append(lines, "/shared: stays: also applied by kubectl", "/taken: stays: also applied by kubectl-client-side-apply")...)
 		k.Has("shared", "x", "1")
 	}
 	k.Gone("alone")

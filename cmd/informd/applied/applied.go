@@ -48,10 +48,15 @@ func (o Object) Name() string { return o.meta.Name }
 // IsHeld reports whether the object has finalizers: it is there until somebody takes them away.
 func (o Object) IsHeld() bool { return len(o.meta.Finalizers) > 0 }
 
+// kubectlApply is the field manager of kubectl apply without --server-side, which does not apply as the
+// API server understands it.
+const kubectlApply = "kubectl-client-side-apply"
+
 // Others returns who applies the object too: other rules, perhaps of another informd, tools, people.
 func (o Object) Others() (names []string) {
 	for _, f := range o.meta.ManagedFields {
-		is := f.Operation == metav1.ManagedFieldsOperationApply && f.Manager != action.FieldManager(o.Rule)
+		is := f.Manager == kubectlApply ||
+			f.Operation == metav1.ManagedFieldsOperationApply && f.Manager != action.FieldManager(o.Rule)
 		if is && !slices.Contains(names, f.Manager) {
 			names = append(names, f.Manager)
 		}

@@ -27,7 +27,10 @@ const whichRules = `
 The command asks the API server, with your rights, for the objects of every resource with the label
 that rules with prune put on what they apply, and leaves out those that only have the label. Rules
 without prune leave no such label. Which rules there are, it asks the running daemon, or reads from the
-manifests that -f names.`
+manifests that -f names.
+
+A rule that only another informd has counts as gone: nothing in the cluster says that it is there. If
+several informds share the cluster, make sure that none of the others has it.`
 
 // appliedFlags are the flags of the commands about applied objects.
 type appliedFlags struct {
@@ -204,8 +207,6 @@ func newAppliedPruneCommand() *cobra.Command {
 		Long: `Delete the objects that a rule that is gone has applied. Without --yes, the command only says
 which. It refuses a rule that there is: that prunes by itself. An object stays, and is named, if it has
 changed since the command listed it, or if others apply it too: other rules, tools or people.
-
-Another informd may have a rule of that name, which applies the same labels: look at the list first.
 ` + whichRules + `
 
 Exit code 0: done. 1: something could not be listed or deleted. 2: the command line is wrong.`,
