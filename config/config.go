@@ -102,7 +102,7 @@ type Handler struct {
 	Env         []string        // names of the daemon's environment variables to pass on
 	Config      json.RawMessage // nil: none
 	ConfigAt    Place
-	Concurrency int
+	Concurrency int // 0: the handler's own default
 	Timeout     time.Duration
 	Retry       Retry
 	LogLevel    string // debug, info, warn or error; "": informd's own

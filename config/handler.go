@@ -16,8 +16,7 @@ var (
 
 // Bounds and defaults of a handler's fields.
 const (
-	maxConcurrency     = 1024
-	defaultConcurrency = 8
+	maxConcurrency = 1024
 
 	minTimeout     = time.Millisecond
 	maxTimeout     = day

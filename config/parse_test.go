@@ -149,7 +149,7 @@ func TestDefaults(t *testing.T) {
 			ResourceAt: NewText("stable.example.com/v1beta1/things"),
 		}},
 		Handlers: []Handler{{
-			Name: "log", At: NewText("log"), Builtin: "log", Concurrency: 8, Timeout: 30 * time.Second,
+			Name: "log", At: NewText("log"), Builtin: "log", Timeout: 30 * time.Second,
 			Retry: Retry{Backoff: time.Second, MaxBackoff: 5 * time.Minute},
 		}},
 		Rules: []Rule{{

@@ -68,6 +68,9 @@ type Drainer interface {
 // call that panics or returns another number of results.
 //
 // An event that comes alone goes to Handle. So does every event of a remote handler (serve.Remote).
+//
+// Where the operator leaves spec.concurrency out, such a handler may have 64 events at once rather
+// than 8, so that more of them share a call.
 type Batcher interface {
 	HandleBatch(ctx context.Context, events []Event) []Result
 }

@@ -54,6 +54,13 @@ const (
 	// larger schema, and further capabilities.
 	MaxSchemaBytes  = 1 << 20
 	MaxCapabilities = 64
+	// CapabilityBatches says that the events of one message cost the handler little more than one
+	// event. It is the only capability that informd knows.
+	CapabilityBatches = "batches"
+	// DefaultConcurrency is how many events a handler works on at once if the operator does not say,
+	// and DefaultBatchConcurrency is that number for a handler with CapabilityBatches.
+	DefaultConcurrency      = 8
+	DefaultBatchConcurrency = 64
 	// MaxActions bounds the actions of one answer.
 	MaxActions = 64
 

@@ -1,11 +1,13 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
 	"github.com/informd/informd/plugins/host/outbox"
 	"github.com/informd/informd/plugins/host/process"
 	"github.com/informd/informd/plugins/host/session"
@@ -85,7 +87,7 @@ func (h *Host) Limit() (n int, isProbe bool) { return limit(h.box, h.processes.c
 
 func limit(box *outbox.Outbox, concurrency int) (n int, isProbe bool) {
 	if n, isProbe = box.Room(); n == 0 {
-		return concurrency, false
+		return cmp.Or(concurrency, handlerpb.DefaultConcurrency), false
 	}
 	return n, isProbe
 }

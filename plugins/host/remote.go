@@ -40,7 +40,7 @@ type RemoteSpec struct {
 	// Config is the manifest's config as JSON; empty where it has none.
 	Config json.RawMessage
 	// Concurrency is how many events may be with one endpoint at once, if it does not ask for
-	// fewer. Default 8.
+	// fewer. Default 8, or 64 for a handler that takes batches.
 	Concurrency int
 	// Timeout is how long an endpoint has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration

@@ -33,7 +33,7 @@ type Spec struct {
 	// Config is the manifest's config as JSON; empty where it has none.
 	Config json.RawMessage
 	// Concurrency is how many events may be with the handler at once, if it does not ask for fewer.
-	// Default 8.
+	// Default 8, or 64 for a handler that takes batches.
 	Concurrency int
 	// Timeout is how long the handler has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
@@ -99,7 +99,6 @@ type Options struct {
 }
 
 func (s Spec) withDefaults() Spec {
-	setDefault(&s.Concurrency, 8)
 	setDefault(&s.Timeout, 30*time.Second)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,10 +61,28 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	got, err = (&service{handler: handler.Func(nil), name: "oncall"}).Describe(t.Context(), nil)
-	if err != nil || got.GetName() != "oncall" {
+	if err != nil || got.GetName() != "oncall" || len(got.GetCapabilities()) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
+
+// informd learns that a handler takes batches, but a remote one gets none.
+func TestDescribeBatches(t *testing.T) {
+	for _, c := range []struct {
+		shared *shared
+		want   []string
+	}{{nil, []string{handlerpb.CapabilityBatches}}, {newShared(), nil}} {
+		s := &service{handler: batching{}, shared: c.shared}
+		got, err := s.Describe(t.Context(), nil)
+		if err != nil || !slices.Equal(got.GetCapabilities(), c.want) {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+}
+
+type batching struct{ handler.Func }
+
+func (batching) HandleBatch(context.Context, []handler.Event) []handler.Result { return nil }
 
 func TestConfigure(t *testing.T) {
 	returns := func(err error) handler.Handler {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,8 +75,16 @@ func (s *service) Describe(
 		Concurrency:  uint32(max(0, min(d.Concurrency, maxRunning))),
 		WindowBytes:  uint64(max(0, d.WindowBytes)),
 		ConfigSchema: d.ConfigSchema,
-		Capabilities: d.Capabilities,
+		Capabilities: s.capabilities(d),
 	}, nil
+}
+
+// capabilities returns what the handler described, and that it takes batches if it does.
+func (s *service) capabilities(d handler.Description) []string {
+	if s.batcher() == nil || slices.Contains(d.Capabilities, handlerpb.CapabilityBatches) {
+		return d.Capabilities
+	}
+	return append(slices.Clone(d.Capabilities), handlerpb.CapabilityBatches)
 }
 
 func (s *service) Configure(

@@ -3,9 +3,9 @@
 //
 // An event is done when write(2) has taken its whole line. The builtin buffers nothing, and does
 // not flush the disk (fsync). It writes events that come together in one call if the output is a
-// file, and otherwise in one call each. If a write fails, informd retries the event, so no event is
-// lost, but a line may be there twice. A line that was cut short is ended before the next one
-// begins. When the file is rotated away, the builtin opens a new one within a second.
+// file, and otherwise up to 4096 bytes of them in one. If a write fails, informd retries the event,
+// so no event is lost, but a line may be there twice. A line that was cut short is ended before the
+// next one begins. When the file is rotated away, the builtin opens a new one within a second.
 //
 // It does not rotate files, and knows nothing of their sizes or of other writers. The lines of
 // several writers do not mix in a file. They may mix in a pipe, where the kernel keeps only 4096

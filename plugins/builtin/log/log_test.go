@@ -175,7 +175,8 @@ func inherit(t *testing.T, fd int) *Handler {
 	return start(t, "")
 }
 
-func TestOneWritePerLineToInheritedOutput(t *testing.T) {
+// Events that come one after the other do not wait for each other.
+func TestOneWritePerEventToInheritedOutput(t *testing.T) {
 	// A datagram socket keeps writes apart.
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
 	if err != nil {
@@ -197,7 +198,7 @@ func TestOneWritePerLineToInheritedOutput(t *testing.T) {
 	}
 }
 
-// A batch is one write to a file, and one write a line to anything else.
+// A batch is one write to a file. To anything else it is writes of what a pipe keeps together.
 func TestBatch(t *testing.T) {
 	broken := event("broken")
 	broken.Object = json.RawMessage("{\n")
@@ -227,13 +228,34 @@ func TestBatch(t *testing.T) {
 	h = inherit(t, fds[1])
 	syscall.Close(fds[1])
 	check(h.HandleBatch(t.Context(), events))
-	buf := make([]byte, 4096)
-	for _, want := range []string{line("a"), line("b")} {
-		n, err := syscall.Read(fds[0], buf)
+	wantWrites(t, fds[0], line("a")+line("b"))
+
+	// Four lines of this length are 4096 bytes, which leaves no room to end a line that was cut.
+	name := strings.Repeat("n", together/4-len(line("")))
+	longer := name + strings.Repeat("n", together)
+	var four []handler.Event
+	for _, n := range []string{name, name, name, name, longer, "a", "b"} {
+		four = append(four, event(n))
+	}
+	for _, r := range h.HandleBatch(t.Context(), four) {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	l := line(name)
+	wantWrites(t, fds[0], l+l+l, l, line(longer), line("a")+line("b"))
+}
+
+// wantWrites reads writes from a datagram socket.
+func wantWrites(t *testing.T, fd int, want ...string) {
+	t.Helper()
+	buf := make([]byte, 64<<10)
+	for _, one := range want {
+		n, err := syscall.Read(fd, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, string(buf[:n])); diff != "" {
+		if diff := cmp.Diff(one, string(buf[:n])); diff != "" {
 			t.Errorf("one write (-want +got)\n%s", diff)
 		}
 	}

@@ -92,21 +92,22 @@ func (o *output) name() string {
 	return o.path
 }
 
-// append writes lines: to a file all in one write(2), to anything else each in one of its own. If
+// together is how many bytes a pipe keeps together, if several processes write to it: PIPE_BUF.
+const together = 4096
+
+// append writes lines: to a file all in one write(2), to anything else as many as stay together. If
 // an earlier line was cut short, the same write ends it first. append returns how many bytes of
 // text were written.
 func (o *output) append(text []byte, ends []int) (n int, err error) {
 	if err := o.reopen(); err != nil {
 		return 0, err
 	}
-	if o.whole {
-		ends = ends[len(ends)-1:]
-	}
-	for _, end := range ends {
-		if end == n {
+	for i, end := range ends {
+		isLast := i == len(ends)-1
+		if end == n || !isLast && (o.whole || ends[i+1]-n < together) {
 			continue
 		}
-		written, err := o.writeLine(text[n:end])
+		written, err := o.writeLines(text[n:end])
 		n += written
 		if err != nil {
 			if o.path != "" {
@@ -118,15 +119,15 @@ func (o *output) append(text []byte, ends []int) (n int, err error) {
 	return n, nil
 }
 
-// writeLine writes what ends in a newline, in one write(2), and returns how much of it was written.
-func (o *output) writeLine(line []byte) (n int, err error) {
+// writeLines writes what ends in a newline, in one write(2), and returns how much of it was written.
+func (o *output) writeLines(lines []byte) (n int, err error) {
 	ending := 0 // bytes that end an earlier line
 	if o.torn {
-		line, ending = append([]byte{'\n'}, line...), 1
+		lines, ending = append([]byte{'\n'}, lines...), 1
 	}
-	n, err = o.file.Write(line)
+	n, err = o.file.Write(lines)
 	if n > 0 {
-		o.torn = line[n-1] != '\n'
+		o.torn = lines[n-1] != '\n'
 	}
 	return max(0, n-ending), err
 }

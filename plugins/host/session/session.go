@@ -47,7 +47,7 @@ type Peer interface {
 type Terms struct {
 	Name        string          // of the Handler manifest
 	Config      json.RawMessage // of the manifest; empty where it has none
-	Concurrency int             // events that may be with the handler, if it does not ask for fewer
+	Concurrency int             // events that may be with the handler; 0: see Description.Window
 	Timeout     time.Duration   // for one event, from its sending on
 	Version     string          // of informd
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/informd/informd/plugins/handlerpb"
 	"github.com/informd/informd/plugins/host/outbox"
@@ -16,10 +17,13 @@ const (
 	slowBytes = 16 << 20
 )
 
-// Window returns what may be with the handler at once, where the operator allows concurrency. What
-// the handler described bounds everything, slow events included. An operator who allows one event
-// at once means just that.
+// Window returns what may be with the handler at once, where the operator allows concurrency, or
+// did not say (0). What the handler described bounds everything, slow events included. An operator
+// who allows one event at once means just that.
 func (d Description) Window(concurrency int) outbox.Window {
+	if concurrency == 0 {
+		concurrency = d.defaultConcurrency()
+	}
 	w := outbox.Window{
 		Events:   concurrency,
 		Bytes:    cmp.Or(d.WindowBytes, handlerpb.DefaultWindowBytes),
@@ -37,4 +41,13 @@ func (d Description) Window(concurrency int) outbox.Window {
 	}
 	w.Abandoned = max(16, 2*w.Events)
 	return w
+}
+
+// defaultConcurrency is larger for a handler that takes batches: all events of one message then cost
+// it little more than one.
+func (d Description) defaultConcurrency() int {
+	if slices.Contains(d.Capabilities, handlerpb.CapabilityBatches) {
+		return handlerpb.DefaultBatchConcurrency
+	}
+	return handlerpb.DefaultConcurrency
 }
