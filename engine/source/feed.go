@@ -328,7 +328,7 @@ func (f *feed) objects() iter.Seq[*object.Object] {
 func (f *feed) remember(o *object.Object) {
 	f.known[o.Key()] = o
 	f.counts.objects.Store(int64(len(f.known)))
-	if !o.IsPacked() && f.recent.add(o, f.clock.Now(), f.pack) {
+	if !o.IsPacked() && f.recent.add(o, f.clock.Now(), f) {
 		f.wake()
 	}
 }
@@ -341,10 +341,13 @@ func (f *feed) wake() {
 	}
 }
 
+// isNewest reports whether no other state has replaced this one.
+func (f *feed) isNewest(o *object.Object) bool { return f.known[o.Key()] == o }
+
 // pack packs an object. If a newer state has replaced it, pack only drops the plain text of one
 // that somebody else has packed.
 func (f *feed) pack(o *object.Object) {
-	if f.known[o.Key()] == o {
+	if f.isNewest(o) {
 		f.packer.Pack(o)
 	} else {
 		o.Shrink()

@@ -34,7 +34,7 @@ func TestRecent(t *testing.T) {
 			first = append(first, wordy(t, fmt.Sprint(n), 1))
 			i.feed.observe(first[n], delta.Added, arrival{number: 1})
 		}
-		time.Sleep(recentFor / 2)
+		time.Sleep(youngFor / 2)
 		for n := range 1000 {
 			second = append(second, wordy(t, fmt.Sprint(n), 2))
 			i.feed.observe(second[n], delta.Added, arrival{number: 1})
@@ -51,21 +51,22 @@ func TestRecent(t *testing.T) {
 		if n := packed(first) + packed(second); n != 0 {
 			t.Errorf("%d were packed at once", n)
 		}
-		time.Sleep(recentFor * 3 / 4)
+		time.Sleep(recentFor - youngFor/4)
 		synctest.Wait()
 		if old, changed, young := packed(first[1000:]), packed(first[:1000]), packed(second); old != 1000 || changed+young != 0 {
 			t.Errorf("packed: %d of 1000 old, %d replaced, %d young", old, changed, young)
 		}
-		time.Sleep(recentFor)
+		time.Sleep(youngFor)
 		synctest.Wait()
-		if n := packed(second); n != 1000 || len(i.feed.recent.all) != 0 || i.feed.recent.bytes != 0 {
-			t.Errorf("%d of 1000 are packed in the end; %d bytes of %d are recent", n, i.feed.recent.bytes, len(i.feed.recent.all))
+		r := &i.feed.recent
+		if n := packed(second); n != 1000 || r.young.len()+r.rest.len() != 0 || r.young.bytes+r.rest.bytes != 0 {
+			t.Errorf("%d of 1000 are packed in the end; recent: %+v", n, r)
 		}
 	})
 }
 
 // Who has packed a recent object beside its text, such as the state, need not think of it again:
-// later it has only the packed form, whether it was replaced or not.
+// later it has only the packed form. That is soon if it was replaced.
 func TestRecentShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := unconnected(t).Informer(Selection{Resource: pods})
@@ -79,10 +80,15 @@ func TestRecentShrinks(t *testing.T) {
 		if replaced.IsPacked() || known.IsPacked() {
 			t.Error("a recent object has no plain text")
 		}
-		time.Sleep(2 * recentFor)
+		time.Sleep(2 * youngFor)
 		synctest.Wait()
-		if !replaced.IsPacked() || !known.IsPacked() {
+		if !replaced.IsPacked() || known.IsPacked() {
 			t.Errorf("replaced: packed %v; known: packed %v", replaced.IsPacked(), known.IsPacked())
+		}
+		time.Sleep(recentFor)
+		synctest.Wait()
+		if !known.IsPacked() {
+			t.Error("known: not packed")
 		}
 	})
 }
@@ -90,24 +96,31 @@ func TestRecentShrinks(t *testing.T) {
 // However fast objects come, only a bounded number of bytes stays plain.
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
-	o, now, packed := wordy(t, "a", 1), time.Now(), 0
-	n := 2 * recentBytes / o.Size()
-	for range n {
-		r.add(o, now, func(*object.Object) { packed++ })
-		if r.bytes > recentBytes {
-			t.Fatalf("%d bytes", r.bytes)
+	o, now, all := wordy(t, "a", 1), time.Now(), new(newest)
+	add := func(o *object.Object) {
+		t.Helper()
+		if r.add(o, now, all); r.young.bytes+r.rest.bytes > recentBytes {
+			t.Fatalf("%d young bytes, %d others", r.young.bytes, r.rest.bytes)
 		}
 	}
-	if packed < n/2 || packed > n/2+1 {
-		t.Errorf("%d of %d were packed", packed, n)
+	n := 2 * recentBytes / o.Size()
+	for range n {
+		add(o)
 	}
-	large, err := object.FromJSON(fmt.Appendf(nil, `{"metadata":{"name":"large"},"text":%q}`, strings.Repeat("x", recentBytes/2)))
+	if all.packed < n/2 || all.packed > n/2+2 {
+		t.Errorf("%d of %d were packed", all.packed, n)
+	}
+	large, err := object.FromJSON(fmt.Appendf(nil, `{"metadata":{"name":"large"},"text":%q}`, strings.Repeat("x", recentBytes/4)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // each displaces many
-		if r.add(large, now, func(*object.Object) {}); r.bytes > recentBytes {
-			t.Fatalf("%d bytes", r.bytes)
-		}
+	for range 5 { // each displaces many
+		add(large)
 	}
 }
+
+// newest is an owner for whom nothing is ever replaced.
+type newest struct{ packed int }
+
+func (*newest) isNewest(*object.Object) bool { return true }
+func (n *newest) pack(*object.Object)        { n.packed++ }

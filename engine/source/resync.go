@@ -148,9 +148,9 @@ func (f *feed) tick() (due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
-	if due = f.recent.expire(now, f.chunk, f.pack); due.After(now) {
+	if due = f.recent.expire(now, f.chunk, f); due.After(now) {
 		// Packing in between would wake up for every object.
-		due = later(due, now.Add(recentFor/4))
+		due = later(due, now.Add(youngFor/4))
 	}
 	due = timing.Earlier(due, f.resync(f.clock.Now()))
 	if f.caughtUp && f.consumer != nil {
