@@ -15,7 +15,7 @@ import (
 
 const (
 	// interval is how often Release looks at the heap. That takes some microseconds.
-	interval = 5 * time.Second
+	interval = 10 * time.Second
 	// A process is busy if in an interval it allocates at least its resident memory divided by
 	// busyShare, and calm if less than that divided by calmShare. While it is not calm, it would
 	// soon need again what it gave back.
@@ -27,7 +27,7 @@ const (
 )
 
 // Release returns memory that nobody uses whenever the process becomes calm after it was busy,
-// within two intervals of 5 seconds, until ctx ends. It needs one goroutine for the whole process.
+// within two intervals of 10 seconds, until ctx ends. It needs one goroutine for the whole process.
 func Release(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -141,6 +141,7 @@ func run(
 	if err := undumpable(); err != nil {
 		return err
 	}
+	spread()
 	restConfig, err := locate.Cluster(flags.kubeconfig, flags.context)
 	if err != nil {
 		return err
