@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -37,10 +36,6 @@ it fails and says so.`,
 			if !serve.Hosted() {
 				return cli.Failed(fmt.Errorf("informd run starts this itself, "+
 					"for a Handler manifest with spec: {builtin: %s}", args[0]))
-			}
-			if args[0] == "log" {
-				// It writes one line after the other. A second processor would only be woken up.
-				runtime.GOMAXPROCS(1)
 			}
 			serve.Main(h)
 			return nil
