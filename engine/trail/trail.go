@@ -122,6 +122,9 @@ type Trail struct {
 	gone uint64     // the number of the newest entry that another one has replaced; guarded by mu
 }
 
+// firstRoom is for how many entries a Trail has room at first. A busy rule soon has as many.
+const firstRoom = 16
+
 // New returns a Trail of at most bound entries.
 func New(c *Counter, bound int) *Trail { return &Trail{counter: c, bound: max(bound, 1)} }
 
@@ -138,6 +141,9 @@ func (t *Trail) AddAttempt(d delta.Delta, v Verdict, at time.Time, n Numbers) {
 	defer t.mu.Unlock()
 	var e *Entry
 	if len(t.ring) < t.bound {
+		if t.ring == nil {
+			t.ring = make([]Entry, 0, min(t.bound, firstRoom))
+		}
 		t.ring = append(t.ring, Entry{})
 		e = &t.ring[len(t.ring)-1]
 	} else {
