@@ -17,7 +17,7 @@ const (
 // nothing replaced within youngFor, up to recentBytes in all. They keep their plain text: the young
 // ones because informd is about to deliver them, and the others because what changed is likely to
 // change again soon. A Pod that starts changes some five times in a few seconds, and each change is
-// compared with the state before. Without a state directory, an object that changes all the time is
+// compared with the state before. Once nothing has come for youngFor, nothing is recent. Without a state directory, an object that changes all the time is
 // never packed. With one, the state packs each object to write it, and its packed form, about a
 // fifth of the text, comes on top of recentBytes.
 type recent struct{ young, rest ring }
@@ -46,7 +46,11 @@ func (r *recent) expire(now time.Time, most int, of owner) (next time.Time) {
 			of.pack(a.object)
 		}
 	})
-	return timing.Earlier(next, r.rest.expire(now, recentFor, most, func(a arrived) { of.pack(a.object) }))
+	age := recentFor
+	if r.young.len() == 0 {
+		age = 0
+	}
+	return timing.Earlier(next, r.rest.expire(now, age, most, func(a arrived) { of.pack(a.object) }))
 }
 
 // ring holds arrivals in order of time.
