@@ -223,5 +223,6 @@ func TestExecLinesConform(t *testing.T) {
 		Command: []string{harness.Binary, "handler", "serve", "exec"},
 		Env:     []string{"GORACE=" + os.Getenv("GORACE")},
 		Config:  config,
+		Timeout: 30 * time.Second, // the command parses 8 MB with the race detector
 	})
 }
