@@ -70,7 +70,7 @@ func writeEvent(out *bytes.Buffer, enc *json.Encoder, ev handler.Event) error {
 // write writes JSON on one line. The error leaves out json's own text, which quotes a character of
 // an object.
 func write(out *bytes.Buffer, value json.RawMessage) error {
-	if bytes.ContainsAny(value, "\n\r") {
+	if bytes.IndexByte(value, '\n') >= 0 || bytes.IndexByte(value, '\r') >= 0 {
 		return json.Compact(out, value)
 	}
 	out.Write(value)
