@@ -115,6 +115,7 @@ type latency struct {
 	N                    int
 	P50, P99, P999, Most float64
 	Rate                 float64
+	CPU                  float64 // µs per change, of all processes; 0 if unknown
 }
 
 // summary returns the percentiles, or only how many there are if there are fewer than n: to sort

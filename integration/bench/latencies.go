@@ -66,13 +66,14 @@ func (l *latencies) jobs() []job {
 }
 
 func (l *latencies) report() (table, []target) {
-	rows := [][]string{slices.Concat([]string{""}, latencyColumns, []string{"of them"})}
+	rows := [][]string{slices.Concat([]string{""}, latencyColumns, []string{"of them", "CPU µs/change"})}
 	for _, s := range l.series {
 		if s.err {
 			s.took = nil
 		}
 		row := append([]string{s.name}, latencyCells(s.took)...)
-		rows = append(rows, append(row, fmt.Sprint(l.updates(s.rate))))
+		cpu := spread(s.took, 0, func(t latency) float64 { return t.CPU })
+		rows = append(rows, append(row, fmt.Sprint(l.updates(s.rate)), cpu))
 	}
 	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; "+
 		"%d pods, no state", l.scale.watched())

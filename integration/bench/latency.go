@@ -90,6 +90,10 @@ func measureLatency(
 	m := &measurement{subject: w, load: l}
 	// The first updates warm up. They also show that the waiter has synced.
 	for _, n := range []int{max(1, min(n, rate)), n} {
+		before, err := used(w.pid())
+		if err != nil {
+			return took, err
+		}
 		if took, err = l.timed(ctx, w.handler().ask, l.resources[0], n, rate, n); err != nil {
 			return took, err
 		}
@@ -100,6 +104,11 @@ func measureLatency(
 		if err := m.await(ctx, want); err != nil {
 			return took, err
 		}
+		after, err := used(w.pid())
+		if err != nil {
+			return took, err
+		}
+		took.CPU = per(after.cpu-before.cpu, n)
 		if err := w.verify(ctx, &l.ledger, want); err != nil {
 			return took, err
 		}

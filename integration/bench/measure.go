@@ -147,18 +147,22 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 }
 
 // A contestant has the time relaxing to give memory back after the updates. Then it may have
-// relaxedTo times what it had after the first list.
+// relaxedTo times what it had after the first list. For up to recently, informd keeps unpacked what
+// has changed.
 const (
 	relaxing  = 30 * time.Second
 	relaxedTo = 1.5
+	recently  = 10 * time.Second
 )
 
-// relax waits until the contestant has given back enough memory, or its time is over. It returns
-// the MiB that are resident then.
+// relax waits until nothing has changed recently and the contestant has given back enough memory, or
+// its time is over. It returns the MiB that are resident then.
 func (m *measurement) relax(ctx context.Context, rested float64) (now float64, err error) {
-	for end := time.Now().Add(relaxing); ; {
+	for start := time.Now(); ; {
 		u, err := used(m.subject.pid())
-		if now = mib(u.rss); err != nil || now <= relaxedTo*rested || time.Now().After(end) {
+		now = mib(u.rss)
+		passed := time.Since(start)
+		if err != nil || passed > relaxing || passed > recently && now <= relaxedTo*rested {
 			return now, err
 		}
 		if err := pause(ctx, time.Second); err != nil {

@@ -95,8 +95,7 @@ func (c *Counts) Add(other Counts) {
 	c.Unknown += other.Unknown
 }
 
-// Wake returns a channel that delivers a token when Take may have something, and when the message
-// that it would return is full. Tokens are merged.
+// Wake returns a channel that delivers a token when Take may have something. Tokens are merged.
 func (c *Consumer) Wake() <-chan struct{} { return c.wake }
 
 // kick wakes the sender.
@@ -116,23 +115,7 @@ func (c *Consumer) assign(call *call) {
 	} else {
 		c.assigned.push(call)
 	}
-	if call.isSlow || c.assigned.n == 1 || !c.expectsMore() {
-		c.kick()
-	}
-}
-
-// ExpectsMore reports whether the next message may get more events before the handler answers any.
-func (c *Consumer) ExpectsMore() bool {
-	c.box.mu.Lock()
-	defer c.box.mu.Unlock()
-	return c.attached && c.held == nil && c.expectsMore()
-}
-
-// expectsMore reports whether the window has room beyond what is assigned, and the next message too.
-// box.mu is held.
-func (c *Consumer) expectsMore() bool {
-	return c.sent.n+c.assigned.n < c.window.Events && c.assigned.n < handlerpb.MaxBatchEvents &&
-		c.sent.bytes+c.assigned.bytes < min(c.window.Bytes, c.sent.bytes+handlerpb.MaxBatchBytes)
+	c.kick()
 }
 
 // keeps reports whether an event of the object is late here. box.mu is held.

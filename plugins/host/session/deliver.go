@@ -160,8 +160,8 @@ func (s *Session) window() outbox.Window {
 	return w
 }
 
-// send sends events as long as the window has room. What arrives while a message is being sent, or
-// while gathering waits, goes out together. At the end send cancels what is not answered.
+// send sends events as long as the window has room. What arrives while a message is being sent goes
+// out together. At the end it cancels what is not answered.
 //
 // A handler that does not read its stream would block send for ever, and may look healthy
 // otherwise. It is ended after twice the time limit, when everything that was sent has long
@@ -173,8 +173,6 @@ func (s *delivering) send(ctx, working context.Context) error {
 		s.Kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
 	})
 	blocked.Stop() // it runs during SendMsg only
-	gathering := newGathering(s.consumer)
-	defer gathering.stop()
 	for {
 		if err := s.consumer.Overdue(time.Now()); err != nil {
 			return err
@@ -183,7 +181,6 @@ func (s *delivering) send(ctx, working context.Context) error {
 			blocked.Reset(patience)
 			err := s.stream.SendMsg(encode(enc, batch))
 			blocked.Stop()
-			gathering.sent(len(batch.Events))
 			if err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("send events: %w", err)
 			} else if err != nil {
@@ -192,7 +189,6 @@ func (s *delivering) send(ctx, working context.Context) error {
 		} else {
 			select {
 			case <-s.consumer.Wake():
-				gathering.wait(working.Done())
 			case <-working.Done():
 			}
 		}
