@@ -15,11 +15,13 @@ const (
 
 // recent holds the objects that came within youngFor, and those that came within recentFor and that
 // nothing replaced within youngFor, up to recentBytes in all. They keep their plain text: the young
-// ones because informd is about to deliver them, and the others because what changed is likely to
-// change again soon. A Pod that starts changes some five times in a few seconds, and each change is
-// compared with the state before. Once nothing has come for youngFor, nothing is recent. Without a state directory, an object that changes all the time is
-// never packed. With one, the state packs each object to write it, and its packed form, about a
-// fifth of the text, comes on top of recentBytes.
+// ones because informd is about to deliver them, the others because what changed is likely to change
+// again soon. A Pod that starts changes some five times in a few seconds, and each change is compared
+// with the state before. Once nothing has come for youngFor, nothing is recent.
+//
+// Without a state directory, an object that changes all the time is never packed. With one, the
+// state packs each object to write it. The packed form, about a fifth of the text, comes on top of
+// recentBytes.
 type recent struct{ young, rest ring }
 
 // owner is whose objects are recent.
