@@ -66,7 +66,7 @@ var handlerFields = fields{
 		"Names of variables of informd's environment that the handler receives."),
 	is("config", anything, "What the handler gets as its configuration, as JSON."),
 	is("concurrency", whole(1, maxConcurrency, 0),
-		"How many events the handler may work on at once: 8, or 64 if it takes batches."),
+		"How many events the handler may work on at once. Default: 8, or 64 if it takes batches."),
 	is("timeout", span(false, minTimeout, maxTimeout, defaultTimeout), "How long one event may take."),
 	is("retry", mappingOf(retryFields), "When an event that failed comes again."),
 	is("logLevel", oneOfThese(logLevels), "The lowest level of the handler's lines in informd's log."),

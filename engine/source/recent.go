@@ -13,11 +13,11 @@ const (
 	recentBytes = 64 << 20
 )
 
-// recent holds the objects that came within youngFor, and those that came within recentFor and that
-// nothing replaced within youngFor, up to recentBytes in all. They keep their plain text: the young
-// ones because informd is about to deliver them, the others because what changed is likely to change
-// again soon. A Pod that starts changes some five times in a few seconds, and each change is compared
-// with the state before. Once nothing has come for youngFor, nothing is recent.
+// recent holds states of objects that keep their plain text, up to recentBytes in all. Each state is
+// young for youngFor, because informd is about to deliver it. One that nothing has replaced by then
+// stays until recentFor, because what changed is likely to change again soon. A Pod that starts
+// changes some five times in a few seconds, and each change is compared with the state before. Once
+// nothing has come for youngFor, nothing is recent.
 //
 // Without a state directory, an object that changes all the time is never packed. With one, the
 // state packs each object to write it. The packed form, about a fifth of the text, comes on top of
@@ -30,18 +30,18 @@ type owner interface {
 	pack(*object.Object)          // packs it, or lets it go if something has replaced it
 }
 
-// add adds the newest object, and has a few old ones packed, more than one per call, so that their
-// number shrinks. It returns true if the newest object is the only young one.
+// add adds the newest object, and packs a few old ones, more than one per call, so that their number
+// shrinks. It returns true if the newest object is the only young one.
 func (r *recent) add(o *object.Object, now time.Time, of owner) (only bool) {
 	r.young.push(arrived{o, now, o.Size()})
 	r.expire(now, 4, of)
 	return r.young.len() == 1
 }
 
-// expire has the oldest objects beyond recentBytes packed, and at most most objects of either age
-// that are due. It returns when the next object is due; a zero time means never.
-func (r *recent) expire(now time.Time, most int, of owner) (next time.Time) {
-	next = r.young.expire(now, youngFor, most, func(a arrived) {
+// expire packs the oldest objects beyond recentBytes, and at most limit objects of either age that
+// are due. It returns when the next object is due; a zero time means never.
+func (r *recent) expire(now time.Time, limit int, of owner) (next time.Time) {
+	next = r.young.expire(now, youngFor, limit, func(a arrived) {
 		if of.isNewest(a.object) {
 			r.rest.push(a)
 		} else {
@@ -52,7 +52,7 @@ func (r *recent) expire(now time.Time, most int, of owner) (next time.Time) {
 	if r.young.len() == 0 {
 		age = 0
 	}
-	return timing.Earlier(next, r.rest.expire(now, age, most, func(a arrived) { of.pack(a.object) }))
+	return timing.Earlier(next, r.rest.expire(now, age, limit, func(a arrived) { of.pack(a.object) }))
 }
 
 // ring holds arrivals in order of time.
@@ -75,10 +75,11 @@ func (r *ring) push(a arrived) {
 	r.bytes += a.size
 }
 
-// expire gives to take the oldest objects beyond half of recentBytes, and at most most others that
-// came longer ago than age. It returns when the next one is due; a zero time means never.
-func (r *ring) expire(now time.Time, age time.Duration, most int, take func(arrived)) time.Time {
-	for left := most; r.gone < len(r.all); left-- {
+// expire removes the oldest objects beyond half of recentBytes, and at most limit others that came
+// longer ago than age, and calls take with each. It returns when the next one is due; a zero time
+// means never.
+func (r *ring) expire(now time.Time, age time.Duration, limit int, take func(arrived)) time.Time {
+	for left := limit; r.gone < len(r.all); left-- {
 		oldest := r.all[r.gone]
 		if r.bytes <= recentBytes/2 && (left <= 0 || now.Sub(oldest.at) < age) {
 			break

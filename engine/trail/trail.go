@@ -122,8 +122,8 @@ type Trail struct {
 	gone uint64     // the number of the newest entry that another one has replaced; guarded by mu
 }
 
-// firstRoom is for how many entries a Trail has room at first. A busy rule soon has as many.
-const firstRoom = 16
+// firstRoom is for how many entries a Trail has room at first. Of many rules, most are quiet.
+const firstRoom = 4
 
 // New returns a Trail of at most bound entries.
 func New(c *Counter, bound int) *Trail { return &Trail{counter: c, bound: max(bound, 1)} }

@@ -137,6 +137,10 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	if err := m.subject.verify(ctx, &m.load.ledger, want); err != nil {
 		return s, err
 	}
+	// informd packs what has changed within two seconds after the last change.
+	if err := pause(ctx, 3*m.rest); err != nil {
+		return s, err
+	}
 	fullHeap, err := m.heap()
 	if fullHeap > 0 { // it waits for askBegin before it watches
 		s.cpuObject = per(before.cpu-empty.cpu, m.objects)
@@ -147,22 +151,18 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 }
 
 // A contestant has the time relaxing to give memory back after the updates. Then it may have
-// relaxedTo times what it had after the first list. For up to recently, informd keeps unpacked what
-// has changed.
+// relaxedTo times what it had after the first list.
 const (
 	relaxing  = 30 * time.Second
 	relaxedTo = 1.5
-	recently  = 10 * time.Second
 )
 
-// relax waits until nothing has changed recently and the contestant has given back enough memory, or
-// its time is over. It returns the MiB that are resident then.
+// relax waits until the contestant has given back enough memory, or its time is over. It returns
+// the MiB that are resident then.
 func (m *measurement) relax(ctx context.Context, rested float64) (now float64, err error) {
-	for start := time.Now(); ; {
+	for end := time.Now().Add(relaxing); ; {
 		u, err := used(m.subject.pid())
-		now = mib(u.rss)
-		passed := time.Since(start)
-		if err != nil || passed > relaxing || passed > recently && now <= relaxedTo*rested {
+		if now = mib(u.rss); err != nil || now <= relaxedTo*rested || time.Now().After(end) {
 			return now, err
 		}
 		if err := pause(ctx, time.Second); err != nil {

@@ -61,7 +61,7 @@ type Drainer interface {
 // other: with one write, one request or one transaction.
 //
 // HandleBatch does for each event what Handle does, and returns one Result for each, in the order
-// of the events. It gets at most 64 events, which came together and are of different objects or
+// of the events. It gets at most 32 events, which came together and are of different objects or
 // rules. ctx ends at the first time limit of its events, or when informd no longer wants the answer
 // to one of them. So an event may get less time than alone, and all of them wait for the slowest.
 // Events that come meanwhile do not wait: other calls handle them. informd retries every event of a

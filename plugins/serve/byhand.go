@@ -34,8 +34,8 @@ const (
 )
 
 const (
-	// handConcurrency is how many events a handler gets at once, as by a manifest's default,
-	// unless it asks for fewer.
+	// handConcurrency is how many events a handler gets at once, unless it asks for fewer: a
+	// manifest's default for one that takes no batches.
 	handConcurrency = 8
 	handTimeout     = 30 * time.Second
 )

@@ -79,12 +79,12 @@ func (s *service) Describe(
 	}, nil
 }
 
-// capabilities returns what the handler described, and that it takes batches if it does.
+// capabilities returns that the handler takes batches if it does, and what it described.
 func (s *service) capabilities(d handler.Description) []string {
 	if s.batcher() == nil || slices.Contains(d.Capabilities, handlerpb.CapabilityBatches) {
 		return d.Capabilities
 	}
-	return append(slices.Clone(d.Capabilities), handlerpb.CapabilityBatches)
+	return append([]string{handlerpb.CapabilityBatches}, d.Capabilities...)
 }
 
 func (s *service) Configure(

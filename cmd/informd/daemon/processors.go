@@ -21,9 +21,10 @@ func spread() {
 	}
 }
 
-// processors returns how many of Go's processors informd is to have, where Go has chosen chosen on a
-// machine of machine. It leaves alone what the operator has set, and what follows from a limit of
-// the container: there, more of them would use up the limit sooner, and all would have to stop.
+// processors returns GOMAXPROCS for informd. chosen is what Go has chosen, machine the number of the
+// machine's processors. It leaves alone what the operator has set, and a limit of the container below
+// machine: more of Go's processors would use up the limit sooner, and all would have to stop. Go
+// takes no limit for less than two.
 func processors(isSet bool, chosen, machine int) int {
 	if isSet || chosen != machine {
 		return chosen

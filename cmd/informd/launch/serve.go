@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,7 @@ it fails and says so.`,
 				return cli.Failed(fmt.Errorf("informd run starts this itself, "+
 					"for a Handler manifest with spec: {builtin: %s}", args[0]))
 			}
-			if args[0] == "log" {
+			if args[0] == "log" && os.Getenv("GOMAXPROCS") == "" {
 				// It writes one line after the other, so Go would wake up a second processor for
 				// nothing, which is a tenth of what an event costs at ordinary rates. A write that
 				// blocks holds up nothing else: Go takes the processor away within milliseconds.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -284,6 +285,38 @@ func TestBatchIsCut(t *testing.T) {
 	}
 	w.Close()
 	r.Close()
+}
+
+// If the time of a batch is over while a write hangs, the lines before it are done. Only the line
+// that is being written may come twice: the lines behind it are not written.
+func TestBatchRunsOutOfTime(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := inherit(t, int(w.Fd()))
+	w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan []handler.Result)
+	huge := event(strings.Repeat("x", 1<<20))
+	go func() { results <- h.HandleBatch(ctx, []handler.Event{event("a"), huge, event("b")}) }()
+	begun := make([]byte, len(line("a"))+1) // the write of the huge line has begun, and hangs
+	if _, err := io.ReadFull(r, begun); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	got := <-results
+	if got[0].Err != nil || !errors.Is(got[1].Err, context.Canceled) || !errors.Is(got[2].Err, context.Canceled) {
+		t.Errorf("got %v", got)
+	}
+	read := drain(r)
+	handle(t, h, "c")
+	if err := h.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := line(huge.Name) + line("c"); string(begun[len(begun)-1:])+<-read != want {
+		t.Error("what follows the line that hung is not the next event's")
+	}
 }
 
 // Under a host that is not informd, nobody would ever see a line.

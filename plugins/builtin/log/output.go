@@ -35,8 +35,9 @@ const lookEvery = time.Second
 
 // write writes lines. ends says where in text each ends; a line may be empty. write returns how
 // many bytes of text were written, and why not all. It returns when ctx ends, even if a write(2)
-// hangs, and then says 0. It calls release when text is free again, which may be later. At most one
-// write hangs at a time. Others wait for their turn until their contexts end.
+// hangs; that one may still succeed, and none follows it. It calls release when text is free again,
+// which may be later. At most one write hangs at a time. Others wait for their turn until their
+// contexts end.
 func (o *output) write(
 	ctx context.Context, text []byte, ends []int, release func(),
 ) (n int, err error) {
@@ -51,11 +52,10 @@ func (o *output) write(
 				o.name(), context.Cause(ctx)))
 		}
 	}
-	var written int
+	var written atomic.Int64
 	done := make(chan error, 1) // one place: the writer must not wait for a reader that left
 	go func() {
-		var err error
-		written, err = o.append(text, ends)
+		err := o.append(ctx, text, ends, &written)
 		release()
 		if err != nil {
 			o.failure.Store(&err)
@@ -68,14 +68,14 @@ func (o *output) write(
 	runtime.Gosched() // to the new goroutine: most writes take no longer than this
 	select {
 	case err := <-done:
-		return written, err
+		return int(written.Load()), err
 	default:
 	}
 	select {
 	case err := <-done:
-		return written, err
+		return int(written.Load()), err
 	case <-ctx.Done():
-		return 0, o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
+		return int(written.Load()), o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
 			o.name(), context.Cause(ctx)))
 	}
 }
@@ -96,27 +96,34 @@ func (o *output) name() string {
 const together = 4096
 
 // append writes lines: to a file all in one write(2), to anything else as many as stay together. If
-// an earlier line was cut short, the same write ends it first. append returns how many bytes of
-// text were written.
-func (o *output) append(text []byte, ends []int) (n int, err error) {
+// an earlier line was cut short, the same write ends it first. append adds to written how many bytes
+// of text were written. It begins no write once ctx has ended.
+func (o *output) append(
+	ctx context.Context, text []byte, ends []int, written *atomic.Int64,
+) error {
 	if err := o.reopen(); err != nil {
-		return 0, err
+		return err
 	}
+	from := 0
 	for i, end := range ends {
 		isLast := i == len(ends)-1
-		if end == n || !isLast && (o.whole || ends[i+1]-n < together) {
+		if end == from || !isLast && (o.whole || ends[i+1]-from < together) {
 			continue
 		}
-		written, err := o.writeLines(text[n:end])
-		n += written
+		if from > 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, err := o.writeLines(text[from:end])
+		written.Add(int64(n))
 		if err != nil {
 			if o.path != "" {
 				o.drop() // open a new file next time: this one, or its file system, may be gone
 			}
-			return n, err
+			return err
 		}
+		from = end
 	}
-	return n, nil
+	return nil
 }
 
 // writeLines writes what ends in a newline, in one write(2), and returns how much of it was written.
