@@ -92,21 +92,21 @@ func (id *identity) object() *Object {
 		default:
 			all = append(all, scan.Unquote(f.raw)...)
 		}
-		if n < len(o.ends) {
-			o.ends[n] = uint32(len(all))
+		if n < len(o.ID.ends) {
+			o.ID.ends[n] = uint32(len(all))
 		}
 		if n == 0 && len(all) > 0 {
 			all = append(all, '/')
 		}
 	}
-	o.identity = string(all)
+	o.ID.text = string(all)
 	return o
 }
 
 // alone returns an Object with that identity and nothing else, or nil if nothing of it is known.
 func (id *identity) alone() *Object {
 	o := id.object()
-	if o.identity == "" {
+	if o.ID.text == "" {
 		return nil
 	}
 	return FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())

@@ -17,15 +17,9 @@ import (
 // Object is an immutable Kubernetes object. It implements runtime.Object and
 // metav1.ObjectMetaAccessor, so that client-go's caches can hold it.
 type Object struct {
+	ID
 	content atomic.Pointer[content]
-
-	// identity is namespace/name, uid and resourceVersion, one after the other. ends are where the
-	// namespace, the name and the uid end. It shares no memory with the content or with the parsed
-	// text.
-	identity string
-	ends     [3]uint32
-
-	place atomic.Uint64
+	place   atomic.Uint64
 }
 
 // Place returns what SetPlace set, or 0. It is for the one that records objects: it notes where it
@@ -69,32 +63,12 @@ func (o *Object) Shrink() {
 // Size returns about how many bytes the object holds now.
 func (o *Object) Size() int {
 	c := o.content.Load()
-	size := len(c.bytes) + len(o.identity) + 96
+	size := len(c.bytes) + len(o.ID.text) + 96
 	if c.form != nil {
 		size += len(c.form.bytes)
 	}
 	return size
 }
-
-// Namespace returns the namespace, or "" for a cluster-scoped object.
-func (o *Object) Namespace() string { return o.identity[:o.ends[0]] }
-
-// Name returns the object's name within its namespace and resource.
-func (o *Object) Name() string {
-	if o.ends[0] == 0 {
-		return o.Key()
-	}
-	return o.identity[o.ends[0]+1 : o.ends[1]]
-}
-
-// UID returns the uid, which distinguishes objects of one name that exist one after the other.
-func (o *Object) UID() string { return o.identity[o.ends[1]:o.ends[2]] }
-
-// ResourceVersion returns the server's version of this state.
-func (o *Object) ResourceVersion() string { return o.identity[o.ends[2]:] }
-
-// Key returns namespace/name, or the name alone, like client-go's MetaNamespaceKeyFunc.
-func (o *Object) Key() string { return o.identity[:o.ends[1]] }
 
 // Labels decodes the object's labels. It leaves out values that are not strings.
 func (o *Object) Labels() map[string]string { return o.stringMap("labels", &labelPaths) }

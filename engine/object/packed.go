@@ -72,15 +72,15 @@ func FromIdentity(namespace, name, uid, resourceVersion string) *Object {
 	parts := [len(identityFields)]string{namespace, name, uid, resourceVersion}
 	o := new(Object)
 	all := namespace
-	o.ends[0] = uint32(len(all))
+	o.ID.ends[0] = uint32(len(all))
 	if namespace != "" {
 		all += "/"
 	}
 	all += name
-	o.ends[1] = uint32(len(all))
+	o.ID.ends[1] = uint32(len(all))
 	all += uid
-	o.ends[2] = uint32(len(all))
-	o.identity = all + resourceVersion
+	o.ID.ends[2] = uint32(len(all))
+	o.ID.text = all + resourceVersion
 
 	fields := make(map[string]string, len(parts))
 	for n, value := range parts {

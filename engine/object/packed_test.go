@@ -30,14 +30,14 @@ func TestPackedObjectsAreRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(o.JSON()), string(back.JSON())); diff != "" || back.identity != o.identity || back.ends != o.ends {
-			t.Fatalf("%q came back as %q: %s", o.identity, back.identity, diff)
+		if diff := cmp.Diff(string(o.JSON()), string(back.JSON())); diff != "" || back.ID.text != o.ID.text || back.ID.ends != o.ID.ends {
+			t.Fatalf("%q came back as %q: %s", o.ID.text, back.ID.text, diff)
 		}
 		if !back.IsPacked() {
 			t.Fatal("FromPacked returned an object that is not packed")
 		}
 		if got, want := back.Length(), len(o.JSON()); got != want {
-			t.Fatalf("%q has the length %d, want %d", o.identity, got, want)
+			t.Fatalf("%q has the length %d, want %d", o.ID.text, got, want)
 		}
 	}
 	if len(dictionaries) < 2 {
@@ -81,8 +81,8 @@ func TestFromIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same.identity != o.identity || same.ends != o.ends {
-			t.Errorf("%q reads as %q", o.identity, same.identity)
+		if same.ID.text != o.ID.text || same.ID.ends != o.ID.ends {
+			t.Errorf("%q reads as %q", o.ID.text, same.ID.text)
 		}
 		if got := [4]string{o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()}; got != id {
 			t.Errorf("%q became %q", id, got)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 )
 
 // Verdict says what became of a change, or of the delivery of an event.
@@ -116,10 +117,22 @@ type Trail struct {
 	counter *Counter
 	bound   int
 
-	mu   sync.Mutex // a leaf: may be taken with any other lock held
-	ring []Entry    // guarded by mu
-	next int        // where the next entry goes; guarded by mu
-	gone uint64     // the number of the newest entry that another one has replaced; guarded by mu
+	mu      sync.Mutex // a leaf: may be taken with any other lock held
+	ring    []record   // guarded by mu
+	numbers []Numbers  // of the records of ring; empty until an attempt is added; guarded by mu
+	next    int        // where the next entry goes; guarded by mu
+	gone    uint64     // the number of the newest entry that another one has replaced; guarded by mu
+}
+
+// record is an Entry as a Trail keeps it, without its Numbers. There are many of them, and each
+// addition goes to another place in memory, so they are small.
+type record struct {
+	number  uint64
+	at      int64 // Unix time in nanoseconds
+	object  object.ID
+	round   int64
+	verdict Verdict
+	kind    delta.Type
 }
 
 // firstRoom is for how many entries a Trail has room at first. Of many rules, most are quiet.
@@ -129,35 +142,62 @@ const firstRoom = 4
 func New(c *Counter, bound int) *Trail { return &Trail{counter: c, bound: max(bound, 1)} }
 
 // Add adds what became of a change.
-func (t *Trail) Add(d delta.Delta, v Verdict, at time.Time) { t.AddAttempt(d, v, at, Numbers{}) }
+func (t *Trail) Add(d delta.Delta, v Verdict, at time.Time) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := t.add(d, v, at); i < len(t.numbers) {
+		t.numbers[i] = Numbers{}
+	}
+}
 
-// AddAttempt adds what became of an attempt. The names of an object share no memory with its
-// content, so that does not live on here.
+// AddAttempt adds what became of an attempt.
 func (t *Trail) AddAttempt(d delta.Delta, v Verdict, at time.Time, n Numbers) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var e *Entry
-	if len(t.ring) < t.bound {
-		if t.ring == nil {
-			t.ring = make([]Entry, 0, min(t.bound, firstRoom))
-		}
-		t.ring = append(t.ring, Entry{})
-		e = &t.ring[len(t.ring)-1]
-	} else {
-		if t.next == t.bound {
-			t.next = 0
-		}
-		e = &t.ring[t.next]
-		t.gone = e.Number
-		t.next++
+	i := t.add(d, v, at)
+	for len(t.numbers) <= i {
+		t.numbers = append(t.numbers, Numbers{})
 	}
-	o := d.Object
-	e.Number, e.At, e.Verdict, e.Type, e.Round = t.counter.last.Add(1), at, v, d.Type, d.Round
-	e.Key.Namespace, e.Key.Name, e.UID, e.Version = o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()
-	e.Numbers = n
+	t.numbers[i] = n
+}
+
+// add adds an entry without Numbers, and returns its place in the ring. t.mu is held.
+func (t *Trail) add(d delta.Delta, v Verdict, at time.Time) (place int) {
+	if place = len(t.ring); place < t.bound {
+		if t.ring == nil {
+			t.ring = make([]record, 0, min(t.bound, firstRoom))
+		}
+		t.ring = append(t.ring, record{})
+	} else {
+		place = t.next
+		t.gone = t.ring[place].number
+		t.next = (place + 1) % t.bound
+	}
+	t.ring[place] = record{
+		number: t.counter.last.Add(1), at: at.UnixNano(), object: d.Object.ID, round: d.Round,
+		verdict: v, kind: d.Type,
+	}
+	return place
+}
+
+// entry returns the entry at a place in the ring. t.mu is held.
+func (t *Trail) entry(place int) Entry {
+	r := &t.ring[place]
+	e := Entry{
+		Number: r.number, At: time.Unix(0, r.at), Verdict: r.verdict, Type: r.kind,
+		Key: delta.Key{Namespace: r.object.Namespace(), Name: r.object.Name()},
+		UID: r.object.UID(), Version: r.object.ResourceVersion(), Round: r.round,
+	}
+	if place < len(t.numbers) {
+		e.Numbers = t.numbers[place]
+	}
+	return e
 }
 
 // After returns the entries after a number, the oldest first. missed says that some of them are gone.
@@ -187,8 +227,8 @@ func (t *Trail) choose(chosen func(*Entry) bool) (entries []Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.ring {
-		if e := &t.ring[(t.next+i)%len(t.ring)]; chosen(e) {
-			entries = append(entries, *e)
+		if e := t.entry((t.next + i) % len(t.ring)); chosen(&e) {
+			entries = append(entries, e)
 		}
 	}
 	return entries

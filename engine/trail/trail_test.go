@@ -77,3 +77,21 @@ func BenchmarkAdd(b *testing.B) {
 		l.Add(d, Selected, now)
 	}
 }
+
+// The numbers of an attempt do not stay behind for the change that takes its place.
+func TestNumbersGoWithTheirEntry(t *testing.T) {
+	t.Parallel()
+	l := New(new(Counter), 2)
+	at := time.Unix(7, 5)
+	for attempt := range 3 {
+		l.AddAttempt(added("web"), Sent, at, Numbers{Attempt: 1 + attempt})
+	}
+	l.Add(added("web"), Selected, at)
+	var got []string
+	for _, e := range l.Of(added("web").Key()) {
+		got = append(got, fmt.Sprint(e.Verdict, " ", e.Attempt, " ", e.UID, " ", e.Version, " ", e.At.Equal(at)))
+	}
+	if diff := cmp.Diff([]string{"sent 3 uid-web 7 true", "selected 0 uid-web 7 true"}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 		"engine/count", "engine/measure", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/queue":    {},
-	"engine/trail":    {"engine/delta"},
+	"engine/trail":    {"engine/delta", "engine/object"},
 	"engine/source":   {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
 	"engine/action":   {"engine/delta", "engine/object", "plugins/handler"},
 	"engine/dispatch": {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
