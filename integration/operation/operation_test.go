@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,6 +142,9 @@ func TestSignalDrains(t *testing.T) {
 		harness.Rule("rule", "source: configmaps, handler: exec, delivery: every")),
 		`echo "$INFORMD_EVENT started" >> did; until [ -e go ]; do sleep 0.05; done; echo "$INFORMD_EVENT done" >> did`)
 	temporary := t.TempDir()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // under nohup, informd would inherit that it is ignored
+	defer signal.Stop(hangups)
 	d := harness.RunInformdIn(t, []string{"TMPDIR=" + temporary, "XDG_RUNTIME_DIR="}, cluster.Shared(t).Kubeconfig(), dir)
 	d.AwaitReady()
 	web := k.Create(harness.ConfigMap("web", "{}"))
