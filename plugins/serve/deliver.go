@@ -315,7 +315,7 @@ func handleAll(
 	return results, ""
 }
 
-// ids returns the ids of events, for a log line. There may be 32, and a line has 8 KiB.
+// ids returns the ids of events, for a log line. A batch has up to 32, and a line up to 8 KiB.
 func ids(events []handler.Event) string {
 	var all []string
 	for _, ev := range events {

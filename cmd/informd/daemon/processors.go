@@ -24,7 +24,7 @@ func spread() {
 // processors returns GOMAXPROCS for informd. chosen is what Go has chosen, machine the number of the
 // machine's processors. It leaves alone what the operator has set, and a limit of the container below
 // machine: more of Go's processors would use up the limit sooner, and all would have to stop. Go
-// takes no limit for less than two.
+// counts a limit below two as two.
 func processors(isSet bool, chosen, machine int) int {
 	if isSet || chosen != machine {
 		return chosen

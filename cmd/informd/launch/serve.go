@@ -40,9 +40,10 @@ it fails and says so.`,
 					"for a Handler manifest with spec: {builtin: %s}", args[0]))
 			}
 			if args[0] == "log" && os.Getenv("GOMAXPROCS") == "" {
-				// It writes one line after the other, so Go would wake up a second processor for
-				// nothing, which is a tenth of what an event costs at ordinary rates. A write that
-				// blocks holds up nothing else: Go takes the processor away within milliseconds.
+				// It writes one line after the other. Go would wake up a second processor for
+				// nothing, and spend a tenth of an event's processor time on that at ordinary
+				// rates. A write that blocks holds up nothing else: Go takes its processor away
+				// within milliseconds.
 				runtime.GOMAXPROCS(1)
 			}
 			serve.Main(h)

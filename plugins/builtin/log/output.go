@@ -75,9 +75,13 @@ func (o *output) write(
 	case err := <-done:
 		return int(written.Load()), err
 	case <-ctx.Done():
-		return int(written.Load()), o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
-			o.name(), context.Cause(ctx)))
+		return int(written.Load()), o.fail(o.late(ctx))
 	}
+}
+
+// late returns that ctx ended before all lines were written.
+func (o *output) late(ctx context.Context) error {
+	return fmt.Errorf("write %s: nobody takes the line: %w", o.name(), context.Cause(ctx))
 }
 
 func (o *output) fail(err error) error {
@@ -97,7 +101,7 @@ const together = 4096
 
 // append writes lines: to a file all in one write(2), to anything else as many as stay together. If
 // an earlier line was cut short, the same write ends it first. append adds to written how many bytes
-// of text were written. It begins no write once ctx has ended.
+// of text were written. It begins no second write once ctx has ended.
 func (o *output) append(
 	ctx context.Context, text []byte, ends []int, written *atomic.Int64,
 ) error {
@@ -111,7 +115,7 @@ func (o *output) append(
 			continue
 		}
 		if from > 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return o.late(ctx)
 		}
 		n, err := o.writeLines(text[from:end])
 		written.Add(int64(n))
