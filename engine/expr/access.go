@@ -131,13 +131,13 @@ func (c *compiler) slice(n *ast.SliceNode) (operand, error) {
 		c.reach.use(bound.shape)
 	}
 	c.reach.touch(base.shape)
-	hasFrom := n.From != nil
+	hasFrom, hasTo := n.From != nil, n.To != nil
 	slice := func(m *value.Meter, args []any) (any, error) {
 		var from, to any = int64(0), int64(math.MaxInt64)
 		if hasFrom {
 			from = args[1]
 		}
-		if n.To != nil {
+		if hasTo {
 			to = args[len(args)-1]
 		}
 		return m.Slice(args[0], from, to)

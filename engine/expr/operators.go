@@ -110,6 +110,7 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 	c.reach.use(a.shape)
 	c.reach.use(b.shape)
 	a.eval, b.eval = c.watched(n.Left, a), c.watched(n.Right, b)
+	operator := n.Operator // a closure that reads n would keep the syntax tree
 	side := func(r *run, e eval) (bool, error) {
 		v, err := e(r)
 		if err != nil {
@@ -118,7 +119,7 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 		ok, err := value.Truth(v)
 		if err != nil {
 			return false, value.Errorf("operator %q needs true or false, not %s",
-				n.Operator, value.Some(v))
+				operator, value.Some(v))
 		}
 		return ok, nil
 	}

@@ -39,6 +39,7 @@ func compileWith(
 		whole: make(map[*Informer]bool), looked: make(map[*Informer]*object.Paths),
 		schedules: make(map[string]*timing.Schedule),
 		indexes:   make(map[string][]string), programs: make(map[compiled]*expr.Program),
+		payloads: make(map[compiled]*rule.Template), reading: make(map[string]*object.Paths),
 	}
 	for _, s := range c.Sources {
 		b.addSource(s)
@@ -58,7 +59,8 @@ func compileWith(
 		return nil, b.mistakes
 	}
 	b.settleViews()
-	return &b.plan, nil
+	made := b.plan // a copy: a pointer into b would keep b, and the whole configuration with it
+	return &made, nil
 }
 
 type builder struct {
@@ -73,6 +75,10 @@ type builder struct {
 	// programs has what is compiled. Rules that write the same expression share a program, so many
 	// rules that are alike take less memory, and less of the processor's caches.
 	programs map[compiled]*expr.Program
+	// payloads and reading are what else such rules share: payloads by their JSON, and what rules
+	// read by its text.
+	payloads map[compiled]*rule.Template
+	reading  map[string]*object.Paths
 	// schedules are those of rules, by their texts.
 	schedules map[string]*timing.Schedule
 	// branch watches the branches of conditions; nil: nobody does.
@@ -87,6 +93,10 @@ type compiled struct {
 	indexes string // that byIndex takes
 	items   bool   // it may read the items of a group
 	number  bool   // it gives a number
+}
+
+func compiledFrom(text string, o expr.Options) compiled {
+	return compiled{text, o.Scope, strings.Join(o.Indexes, "\n"), o.Given != nil, o.IsNumber}
 }
 
 func (b *builder) addSource(s config.Source) {
@@ -215,6 +225,7 @@ func (b *builder) addRule(r config.Rule) {
 		b.actions(out, r, of)
 	}
 	b.metrics(r.Metrics, Metric{Source: source, Rule: out})
+	out.Reads = b.shared(out.Paths())
 	b.look(out)
 	b.plan.Rules = append(b.plan.Rules, out)
 	for _, informer := range source.Informers {
@@ -308,6 +319,15 @@ func (b *builder) look(r *Rule) {
 	slices.SortFunc(r.LooksInto, func(a, b *Source) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// shared returns a set equal to paths that others may have, too.
+func (b *builder) shared(paths *object.Paths) *object.Paths {
+	text := paths.String()
+	if b.reading[text] == nil {
+		b.reading[text] = paths
+	}
+	return b.reading[text]
+}
+
 // reads records that a rule reads paths of a source's objects apart from their changes.
 func (b *builder) reads(s *Source, paths *object.Paths) {
 	for _, informer := range s.Informers {
@@ -326,7 +346,7 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	if b.branch != nil && (o.Scope == expr.Where || o.Scope == expr.Due || o.Scope == expr.When) {
 		o.Branch = func(branch expr.Branch) func(bool) { return b.branch(text, branch) }
 	}
-	from := compiled{text.String(), o.Scope, strings.Join(o.Indexes, "\n"), o.Given != nil, o.IsNumber}
+	from := compiledFrom(text.String(), o)
 	if program := b.programs[from]; program != nil && o.Item == nil && o.Branch == nil {
 		return program
 	}
@@ -355,7 +375,7 @@ func (b *builder) mistaken(text config.Text, err error) {
 func (b *builder) settleViews() {
 	for _, informer := range b.plan.AllInformers() {
 		for _, r := range informer.Rules {
-			informer.View.Union(r.Paths())
+			informer.View.Union(r.Reads)
 		}
 		for _, index := range informer.Indexes {
 			informer.View.Union(index.Paths())

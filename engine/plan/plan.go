@@ -102,6 +102,8 @@ func (s *Source) IsRule() bool { return s.Name == "" }
 // Rule is a compiled rule with its source.
 type Rule struct {
 	rule.Rule
+	// Reads is what Paths returns. Rules that read the same share it. Nobody may change it.
+	Reads   *object.Paths
 	Former  string // the name that it had before it was renamed, or empty
 	Digest  Digest // see Source.Digest; with its metrics
 	Told    Digest // of what the manifest says of the rule's events: without its metrics

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -214,6 +216,64 @@ func TestEqualExpressionsShareAProgram(t *testing.T) {
 	if one.When == three.When || one.Where == three.Where || one.Where == four.When {
 		t.Error("rules share a program that means something else")
 	}
+}
+
+// Rules that are alike share their payload, and the paths that they read.
+func TestEqualPayloadsAreShared(t *testing.T) {
+	p := mustCompile(t, print+
+		source("a", `resource: v1/pods, indexes: {byNode: object.spec.nodeName}`)+
+		source("b", `resource: v1/pods, indexes: {byHost: object.spec.hostname}`)+
+		ruleOf("one", `source: a, handler: print, where: object.kind == "Pod", payload: {of: object.spec, n: "${object.kind}"}`)+
+		ruleOf("two", `source: a, handler: print, where: object.kind == "Job", payload: {of: object.spec, n: "${object.kind}"}`)+
+		ruleOf("three", `source: a, handler: print, payload: {of: object.spec, n: object.kind + ""}`)+
+		ruleOf("four", `source: b, handler: print, payload: {of: object.spec, n: "${object.kind}"}`)+
+		ruleOf("five", `source: a, handler: print, payload: {of: object.spec}`))
+	one, two := p.Rules[0], p.Rules[1]
+	if one.Payload != two.Payload || one.Reads != two.Reads {
+		t.Error("two rules of one source write the same payload, and do not share it")
+	}
+	for _, r := range p.Rules[2:] {
+		if r.Payload == one.Payload {
+			t.Errorf("rule %s shares a payload that means something else", r.Name)
+		}
+		if got, want := r.Reads.String(), r.Paths().String(); got != want {
+			t.Errorf("rule %s: Reads is %s, and Paths %s", r.Name, got, want)
+		}
+	}
+}
+
+// Each rule with a mistake in its payload hears of it, also if another one made the same.
+func TestMistakesOfEqualPayloads(t *testing.T) {
+	_, mistakes := compile(t, print+source("a", `resource: v1/pods`)+
+		ruleOf("one", `source: a, handler: print, payload: {of: objekt.spec}`)+
+		ruleOf("two", `source: a, handler: print, payload: {of: objekt.spec}`))
+	if len(mistakes) != 2 {
+		t.Errorf("got %d mistakes, want one per rule: %v", len(mistakes), mistakes)
+	}
+}
+
+// A plan runs for long. It holds nothing of the configuration that it was made of but its handlers:
+// of many rules, that is more than half.
+func TestPlanKeepsNoConfiguration(t *testing.T) {
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(print +
+		source("a", `resource: v1/pods, indexes: {byNode: object.spec.nodeName}`) +
+		ruleOf("one", `source: a, handler: print, where: object.kind == "Pod", payload: {of: object.spec}`))}})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	p, mistakes := Compile(c)
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	left := weak.Make(c)
+	c = nil
+	for range 3 {
+		runtime.GC()
+	}
+	if left.Value() != nil {
+		t.Error("the plan keeps its configuration in memory")
+	}
+	runtime.KeepAlive(p)
 }
 
 // A payload that is a text without its quotes says how to write it.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,7 +13,20 @@ import (
 
 // payload compiles a payload. It returns nil if there is none.
 func (b *builder) payload(v *config.Value, o expr.Options) *rule.Template {
-	return b.value(v, o, true)
+	if v == nil {
+		return nil
+	}
+	text, _ := json.Marshal(v) // everything in a Config can be written
+	from := compiledFrom(string(text), o)
+	if b.payloads[from] != nil {
+		return b.payloads[from]
+	}
+	known := len(b.mistakes)
+	template := b.value(v, o, true)
+	if len(b.mistakes) == known { // the next one to write it has the mistakes, too
+		b.payloads[from] = template
+	}
+	return template
 }
 
 // template compiles a template of an action. It returns nil if there is none.

@@ -43,7 +43,7 @@ type Recipe struct {
 	own    Source
 	others []Source
 	// The caches that the rule's expressions look into: Changes for when and payload, attachments
-	// for attach, actions for actions.
+	// for attach, actions for actions; nil if the rule has none of those.
 	Changes              *evaluate.Caches
 	attachments, actions *evaluate.Caches
 	reveals              bool // see Reveals
@@ -57,17 +57,23 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 	}
 	caches := func(own *object.Paths, lookups rule.Lookups) *evaluate.Caches {
 		c := &evaluate.Caches{
-			Own:    evaluate.Reading{Cache: p.own, Paths: own},
-			Others: make(map[string]evaluate.Reading, len(lookups)),
+			Own: evaluate.Reading{Cache: p.own, Paths: own},
 		}
 		for name, paths := range lookups {
+			if c.Others == nil {
+				c.Others = make(map[string]evaluate.Reading, len(lookups))
+			}
 			c.Others[name] = evaluate.Reading{Cache: source(name), Paths: paths}
 		}
 		return c
 	}
-	p.Changes = caches(r.Paths(), r.Lookups())
-	p.attachments = caches(r.AttachPaths(), r.AttachLookups())
-	p.actions = caches(r.Actions.Paths(), r.Actions.Lookups())
+	p.Changes = caches(r.Reads, r.Lookups())
+	if r.Attached != nil {
+		p.attachments = caches(r.AttachPaths(), r.AttachLookups())
+	}
+	if r.Actions != nil {
+		p.actions = caches(r.Actions.Paths(), r.Actions.Lookups())
+	}
 	p.reveals = r.Payload != nil && !p.IsSecret() &&
 		slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {
 			_, looks := p.Changes.Others[s.Name]

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"cmp"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"strings"
@@ -116,6 +117,8 @@ func (l *list) find(s *state, found []int) []int {
 type divider struct {
 	// byField has the rules that a group finds by a decoded field.
 	byField map[int]bool
+	// shared has lists without a group of their own, by their rules: many values may find the same.
+	shared map[string]*list
 }
 
 // level is where a group is to be.
@@ -183,14 +186,28 @@ func (d *divider) lists(p *byPath, at level) map[string]*list {
 			}
 		}
 		if l.apart == nil {
-			l.rules = make([]int, len(entries))
-			for i, e := range entries {
-				l.rules[i] = e.rule
-			}
+			l = d.list(entries)
 		}
 		lists[value] = l
 	}
 	return lists
+}
+
+// list returns the list of just these entries.
+func (d *divider) list(entries []entry) *list {
+	var key []byte
+	for _, e := range entries {
+		key = binary.AppendUvarint(key, uint64(e.rule))
+	}
+	l := d.shared[string(key)]
+	if l == nil {
+		l = &list{rules: make([]int, len(entries))}
+		for i, e := range entries {
+			l.rules[i] = e.rule
+		}
+		d.shared[string(key)] = l
+	}
+	return l
 }
 
 // sharing counts the rules that require a value at a path.

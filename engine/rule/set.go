@@ -73,7 +73,7 @@ func NewSet(rules []*Rule) *Set {
 }
 
 func newFinder(entries []entry) finder {
-	d := divider{byField: make(map[int]bool)}
+	d := divider{byField: make(map[int]bool), shared: make(map[string]*list)}
 	f := finder{now: d.group(entries, level{})}
 	some := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
 		return !e.where || !d.byField[e.rule]
