@@ -19,6 +19,9 @@ import (
 	"github.com/informd/informd/cmd/informd/schemas/served"
 	"github.com/informd/informd/cmd/informd/trial"
 
+	// informd run needs fewer wake-ups than the kernel gives it.
+	_ "github.com/informd/informd/cmd/informd/early"
+
 	// Schedules name time zones, which an image without files does not have.
 	_ "time/tzdata"
 

@@ -63,6 +63,8 @@ func compileWith(
 	return &made, nil
 }
 
+// builder makes one Plan. It has many fields because all that manifests share is collected here while
+// they are read.
 type builder struct {
 	config    *config.Config
 	plan      Plan

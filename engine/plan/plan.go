@@ -99,7 +99,8 @@ func DigestOf(manifest any) Digest {
 // IsRule reports whether the source is that of a rule without one.
 func (s *Source) IsRule() bool { return s.Name == "" }
 
-// Rule is a compiled rule with its source.
+// Rule is a compiled rule with its source. It has many fields because each setting of a manifest that
+// is no expression is one.
 type Rule struct {
 	rule.Rule
 	// Reads is what Paths returns. Rules that read the same share it. Nobody may change it.
