@@ -19,7 +19,7 @@ import (
 	"github.com/informd/informd/cmd/informd/schemas/served"
 	"github.com/informd/informd/cmd/informd/trial"
 
-	// informd run needs fewer wake-ups than the kernel gives it.
+	// informd run executes itself with another timer slack.
 	_ "github.com/informd/informd/cmd/informd/early"
 
 	// Schedules name time zones, which an image without files does not have.

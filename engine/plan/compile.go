@@ -63,8 +63,8 @@ func compileWith(
 	return &made, nil
 }
 
-// builder makes one Plan. It has many fields because all that manifests share is collected here while
-// they are read.
+// builder makes one Plan. It has many fields because all that manifests share is collected here
+// while they are read.
 type builder struct {
 	config    *config.Config
 	plan      Plan
@@ -77,8 +77,8 @@ type builder struct {
 	// programs has what is compiled. Rules that write the same expression share a program, so many
 	// rules that are alike take less memory, and less of the processor's caches.
 	programs map[compiled]*expr.Program
-	// payloads and reading are what else such rules share: payloads by their JSON, and what rules
-	// read by its text.
+	// payloads and reading are what else such rules share, by JSON: payloads, and the paths that rules
+	// read.
 	payloads map[compiled]*rule.Template
 	reading  map[string]*object.Paths
 	// schedules are those of rules, by their texts.
@@ -323,11 +323,11 @@ func (b *builder) look(r *Rule) {
 
 // shared returns a set equal to paths that others may have, too.
 func (b *builder) shared(paths *object.Paths) *object.Paths {
-	text := paths.String()
-	if b.reading[text] == nil {
-		b.reading[text] = paths
+	text, _ := json.Marshal(paths.List()) // lists of strings can be marshalled
+	if b.reading[string(text)] == nil {
+		b.reading[string(text)] = paths
 	}
-	return b.reading[text]
+	return b.reading[string(text)]
 }
 
 // reads records that a rule reads paths of a source's objects apart from their changes.

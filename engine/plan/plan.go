@@ -99,8 +99,8 @@ func DigestOf(manifest any) Digest {
 // IsRule reports whether the source is that of a rule without one.
 func (s *Source) IsRule() bool { return s.Name == "" }
 
-// Rule is a compiled rule with its source. It has many fields because each setting of a manifest that
-// is no expression is one.
+// Rule is a compiled rule with its source. It has many fields because a manifest has many settings
+// besides the expressions, which are in the embedded Rule.
 type Rule struct {
 	rule.Rule
 	// Reads is what Paths returns. Rules that read the same share it. Nobody may change it.

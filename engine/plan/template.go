@@ -16,7 +16,10 @@ func (b *builder) payload(v *config.Value, o expr.Options) *rule.Template {
 	if v == nil {
 		return nil
 	}
-	text, _ := json.Marshal(v) // everything in a Config can be written
+	text, err := json.Marshal(v)
+	if err != nil { // cannot happen: everything in a Config can be written
+		return b.value(v, o, true)
+	}
 	from := compiledFrom(string(text), o)
 	if b.payloads[from] != nil {
 		return b.payloads[from]

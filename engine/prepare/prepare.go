@@ -43,7 +43,7 @@ type Recipe struct {
 	own    Source
 	others []Source
 	// The caches that the rule's expressions look into: Changes for when and payload, attachments
-	// for attach, actions for actions; nil if the rule has none of those.
+	// for attach, actions for actions. The latter two are nil if the rule has none.
 	Changes              *evaluate.Caches
 	attachments, actions *evaluate.Caches
 	reveals              bool // see Reveals

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The pause of a busy connection. Go's timers are up to a millisecond late, and so is the kernel (see
-// package timerslack). So an event waits for 10 ms at most.
+// The pause of a busy connection. Go's timers are up to a millisecond late, and the kernel may add
+// half a millisecond: see package timerslack. So an event waits for 10 ms at most.
 const (
 	gatherPause = 8 * time.Millisecond
 	gatherSoon  = 5 * time.Millisecond // what comes that soon after a read makes it busy

@@ -3,37 +3,43 @@ package timerslack
 import (
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// usual is what Linux gives a process unless somebody has chosen another slack.
-const usual = 50 * time.Microsecond
-
-// Raise makes the timer slack of the whole process a millisecond. To that end it executes the
+// Raise makes the timer slack of the whole process half a millisecond. To that end it executes the
 // program again, with the same arguments, environment, files and process id: what the process has
 // done so far is lost. The processes that it starts have the same slack.
 //
-// It does nothing if the slack is not Linux's usual one, because somebody has chosen it, or Raise
-// has set it. It also does nothing where it cannot: on another system, or in a sandbox that
-// forbids it.
+// It does nothing if the environment has INFORMD_TIMERSLACK, which it removes, or if the slack is
+// not Linux's usual one: somebody has chosen it. It also does nothing where it cannot: on another
+// system, or in a sandbox that forbids it.
 func Raise() {
+	if _, isSet := os.LookupEnv(variable); isSet {
+		_ = os.Unsetenv(variable)
+		return
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if current() != usual {
-		return
-	}
 	path, err := os.Executable()
-	if err != nil {
+	if err != nil || current() != usual || isPrivileged() {
 		return
 	}
-	if set(slack); current() != slack { // a program that did not see it would execute itself for ever
-		return
+	if set(slack); current() == slack {
+		_ = syscall.Exec(path, os.Args, append(os.Environ(), variable+"=set"))
 	}
-	_ = syscall.Exec(path, os.Args, os.Environ())
 	set(usual)
+}
+
+// isPrivileged reports whether this program's file gives it rights that the user who executed it
+// does not have. Such a program must not execute what has its name by now.
+func isPrivileged() bool {
+	const secure = 23 // AT_SECURE of getauxval(3)
+	auxv, err := unix.Auxv()
+	return err != nil || slices.Contains(auxv, [2]uintptr{secure, 1})
 }
 
 // current returns the slack of this thread, or a negative value if the kernel does not tell.

@@ -1,6 +1,6 @@
-// Package early does what informd does before anything else: Go initializes the packages of a
-// program in the order of their paths, and most of what informd imports comes later. Importing it
-// is enough.
+// Package early makes informd run execute itself with another timer slack, before the packages that
+// take time are initialized. Importing it is enough: Go initializes packages that are ready in the
+// order of their paths, and this one imports little.
 package early
 
 import (
@@ -11,6 +11,6 @@ import (
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "run" {
-		timerslack.Raise() // executes informd again, once
+		timerslack.Raise()
 	}
 }
