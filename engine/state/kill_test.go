@@ -3,6 +3,7 @@ package state
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,7 +19,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 	for seed := range cases(2, 10) {
 		disk := vfs.NewCrashableMem()
 		watching := newSickFS(disk)
-		o := onMemory(watching)
+		o := well(watching)
 		o.limits.log = 20 << 10
 		s := open(t, "/state", o)
 		l := newLedger(t, s, seed)
@@ -69,6 +70,13 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 	}
 }
 
+// well returns Options for a disk that never hangs: a busy machine may not read in time otherwise.
+func well(disk vfs.FS) Options {
+	o := onMemory(disk)
+	o.limits.read = time.Minute
+	return o
+}
+
 // restarted checks that a start finds a state that was, not older than the change latest, also if
 // an earlier start ended at any operation.
 func restarted(t *testing.T, l *ledger, disk *vfs.MemFS, latest int) {
@@ -81,7 +89,7 @@ func restarted(t *testing.T, l *ledger, disk *vfs.MemFS, latest int) {
 		}
 		return nil
 	})
-	first := foundBy(t, onMemory(watching))
+	first := foundBy(t, well(watching))
 	n, ok := l.known[first]
 	if !ok {
 		t.Fatalf("the state never was %s", first)
@@ -90,7 +98,7 @@ func restarted(t *testing.T, l *ledger, disk *vfs.MemFS, latest int) {
 		t.Fatalf("found the state after change %d, want at least %d", n, latest)
 	}
 	for _, end := range ends {
-		if second := foundBy(t, onMemory(end)); second != first {
+		if second := foundBy(t, well(end)); second != first {
 			t.Fatalf("after a start that ended, another one found %s\nnot %s", second, first)
 		}
 	}

@@ -106,6 +106,7 @@ func TestSickDisk(t *testing.T) {
 			disk := newSickFS(memory)
 			var log journal
 			o := onMemory(disk)
+			o.limits.patience = time.Second // a busy machine must not pass for a disk that hangs
 			o.Logger = log.logger()
 			l := live(t, open(t, "/state", o))
 			l.record(100)

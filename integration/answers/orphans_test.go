@@ -170,6 +170,7 @@ func TestPruneOfARenamedRule(t *testing.T) {
 			k.Gone("b-part")
 			k.Patch(c, "metadata: {annotations: {touched: 'yes'}}")
 			k.Has("c-part", "now", "c")
+			d.AwaitDelivered() // what it applies no more goes with a request of its own
 			part := must(k, "c-part")
 			got, err := k.Resource(part).Get(t.Context(), "c-part", metav1.GetOptions{})
 			if err != nil {
