@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// child is set in the processes of this program that report their slack. "raise" calls Raise before.
+// child is set in the processes of this program that report their slack: "raise" calls Raise before.
 const child = "TIMERSLACK_TEST_CHILD"
 
 func TestMain(m *testing.M) {
