@@ -94,12 +94,13 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 	$(BIN)/informd run -f examples/rules
 
 # Most tests wait for processes and timers: five at once, of two packages, keep two cores busy. With
-# many more, processes take longer to start than a handler may. plugins/host takes longest, so it
-# begins first. By default, a program with the race detector sleeps
-# a second when it exits.
+# many more, processes take longer to start than a handler may. What tests need is compiled before,
+# because compilers keep them waiting, too. plugins/host takes longest, so it begins first. By
+# default, a program with the race detector sleeps a second when it exits.
 .PHONY: test
-test: controlplane ## Run every test, with the race detector, against a real control plane: ten minutes on two cores
-	GORACE=atexit_sleep_ms=0 go test -race -p 2 -parallel 5 -timeout 20m ./plugins/host work
+test: controlplane ## Run every test, with the race detector, against a real control plane: a quarter of an hour on two cores
+	go build -race work
+	GORACE=atexit_sleep_ms=0 go test -race -p 2 -parallel 5 -timeout 30m ./plugins/host work
 	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
 	$(IMAGE) go vet . && GOWORK=off go test .
 
