@@ -12,8 +12,11 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// runScripts runs an example of examples/exec in a folder of its own.
-func runScripts(t *testing.T, file string) (d *harness.Daemon, dir string) {
+// runScripts runs an example of examples/exec in a folder of its own, as edit, unless nil, changes
+// it.
+func runScripts(
+	t *testing.T, file string, edit func(text string) string,
+) (d *harness.Daemon, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../examples/exec")); err != nil {
@@ -28,6 +31,19 @@ func runScripts(t *testing.T, file string) (d *harness.Daemon, dir string) {
 			t.Fatal(err)
 		}
 	}
+	if edit != nil {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := edit(string(text))
+		if edited == string(text) {
+			t.Fatalf("nothing to edit in %s", file)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(edited), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d = harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), filepath.Join(dir, file))
 	d.AwaitReady()
 	return d, dir
@@ -37,7 +53,10 @@ func TestExamplePodsZones(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node, labels: {topology.kubernetes.io/zone: north}}}`)
-	d, _ := runScripts(t, "pods-zones.yaml")
+	d, _ := runScripts(t, "pods-zones.yaml", func(text string) string {
+		// a command for each pod of all other tests would take too long
+		return strings.Replace(text, "{resource: v1/pods}", "{resource: v1/pods, namespaces: ["+k.Ns+"]}", 1)
+	})
 	k.Create(harness.PodOn("web", "NS-node"))
 	k.Create(harness.PodOn("early", "NS-late"))
 	zone := func(name string) string {
@@ -57,7 +76,7 @@ func TestExamplePodsZones(t *testing.T) {
 func TestExampleNodesLedger(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
-	d, dir := runScripts(t, "nodes-ledger.yaml")
+	d, dir := runScripts(t, "nodes-ledger.yaml", nil)
 	node := k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node}}`)
 	k.Patch(node, "spec: {unschedulable: true}")
 	k.Delete(node)
