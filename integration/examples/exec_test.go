@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// runScripts runs an example of examples/exec in a folder of its own, as edit, unless nil, changes
-// it.
+// runScripts runs an example of examples/exec in a folder of its own. edit, unless it is nil,
+// changes the manifests.
 func runScripts(
 	t *testing.T, file string, edit func(text string) string,
 ) (d *harness.Daemon, dir string) {

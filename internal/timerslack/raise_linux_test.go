@@ -81,9 +81,9 @@ func TestRaise(t *testing.T) {
 		slack, want time.Duration
 		env         []string
 	}{
-		"usual":                 {slack: usual, want: slack},
-		"somebody has chosen":   {slack: 70 * time.Microsecond, want: 70 * time.Microsecond},
-		"the user wants it not": {slack: usual, want: usual, env: []string{variable + "=off"}},
+		"usual":                     {slack: usual, want: slack},
+		"somebody has chosen":       {slack: 70 * time.Microsecond, want: 70 * time.Microsecond},
+		"the user does not want it": {slack: usual, want: usual, env: []string{variable + "=off"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := start(t, c.slack, c.env...)
