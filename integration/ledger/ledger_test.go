@@ -34,9 +34,10 @@ func history() ledger.History {
 }
 
 var (
-	every  = ledger.Rule{Name: "every", Resource: "configmaps", Every: true}
-	red    = ledger.Rule{Name: "red", Resource: "configmaps", Every: true, Team: "red"}
-	latest = ledger.Rule{Name: "latest", Resource: "configmaps"}
+	every     = ledger.Rule{Name: "every", Resource: "configmaps", Every: true}
+	red       = ledger.Rule{Name: "red", Resource: "configmaps", Every: true, Team: "red"}
+	latest    = ledger.Rule{Name: "latest", Resource: "configmaps"}
+	latestRed = ledger.Rule{Name: "latest red", Resource: "configmaps", Team: "red"}
 )
 
 // tell reads events from lines: "KIND UID VERSION [OLD]", told half a second after the write. "@N"
@@ -125,6 +126,10 @@ func TestCheckAccepts(t *testing.T) {
 		{why: "synced, merged with what came behind", rule: latest,
 			events: []string{"synced one 12", "updated one 13 12", "deleted one 15", "added two 20"},
 			with:   []func(*ledger.Trial){func(t *ledger.Trial) { t.Ready = second(10.3) }}},
+		{why: "synced, merged with a change without history: left and came back", rule: latestRed,
+			events: []string{"synced one 13", "deleted one 15", "added two 20"},
+			with: []func(*ledger.Trial){crash(11.8), lost(10.8, 14),
+				func(t *ledger.Trial) { t.Ready = second(10.3) }}},
 		{why: "a repeat after a crash, and on from there", rule: every, with: []func(*ledger.Trial){crash(12.6)},
 			events: []string{"added one 10", "updated one 11 10 @12.4", "updated one 12 11",
 				"updated one 11 10 run=2 @13", "updated one 12 11 @13.1", "updated one 13 12", "deleted one 15", "added two 20"},
@@ -134,7 +139,7 @@ func TestCheckAccepts(t *testing.T) {
 				"deleted one 15", "added two 20"}},
 		{why: "merged behind a crash with what was told and not written", rule: latest, with: []func(*ledger.Trial){crash(12.6)},
 			events: []string{"added one 10", "updated one 12 10", "updated one 13 10 run=2", "deleted one 15", "added two 20"}},
-		{why: "left, came back and went, in one", rule: ledger.Rule{Name: "red", Resource: "configmaps", Team: "red"}, with: []func(*ledger.Trial){crash(11.6)},
+		{why: "left, came back and went, in one", rule: latestRed, with: []func(*ledger.Trial){crash(11.6)},
 			events: []string{"added one 10", "updated one 11 10", "deleted one 15 run=2", "added two 20"}},
 		{why: "gone before a run that began behind a crash had caught up; it cannot know who was told", rule: latest,
 			with:   []func(*ledger.Trial){crash(5), func(t *ledger.Trial) { t.Caught = map[int]time.Time{2: second(10.5)} }},
@@ -230,6 +235,9 @@ func TestCheckFinds(t *testing.T) {
 			events: change(red, 2, "deleted one 12 @12.5")},
 		{mistake: "outside of the rule", rule: red, events: append(wholly["red"][:2:2], "updated one 12 11"), want: "outside of the rule"},
 		{mistake: "synced though it came later", rule: every, events: change(every, 0, "synced one 10"), want: "synced, though"},
+		{mistake: "synced though it left and came back later, with history", rule: latestRed, want: "synced, though",
+			events: []string{"synced one 13", "deleted one 15", "added two 20"},
+			with:   []func(*ledger.Trial){func(t *ledger.Trial) { t.Ready = second(10.3) }}},
 		{mistake: "added twice", rule: every, events: change(every, 1, "added one 11"), want: "though the rule knew of it"},
 		{mistake: "deleted and never told of", rule: latest, events: wholly["latest"][2:], want: "was never told of it"},
 		{mistake: "deleted and never told of, though the run had caught up", rule: latest, want: "was never told of it",

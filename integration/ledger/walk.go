@@ -73,12 +73,24 @@ func (w *walk) take(ev Event) {
 }
 
 // first returns the step to which a synced belongs. Under latest an update that merges into a
-// synced stays a synced.
+// synced stays a synced. So does a return to the rule, if nobody could know that the object had
+// left.
 func (w *walk) first(at int) step {
-	for !w.rule.Every && w.steps[at].kind == "updated" {
-		at--
+	if w.rule.Every {
+		return w.steps[at]
 	}
-	return w.steps[at]
+	for {
+		step := w.steps[at]
+		left := step.kind == "added" && at > 0 && w.steps[at-1].life == step.life
+		switch {
+		case step.kind == "updated":
+			at--
+		case left && w.trial.lost(w.steps[at-1].Write):
+			at -= 2 // to what the rule had of it before it left
+		default:
+			return step
+		}
+	}
 }
 
 // settle records what the handler knows now.
