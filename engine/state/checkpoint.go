@@ -102,7 +102,7 @@ func (l *fullLog) read(d *database) error {
 	if err := l.sync(d.fs); err != nil {
 		return err
 	}
-	c, _, err := readLog(d.fs, d.dir, l.number)
+	c, _, err := readLog(d.fs, d.dir, l.number, new(breath))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 		done.begun = later.length
 	}
 	begun := progress{full.number, full.content.length}
-	if err := d.move(full.content, later, begun, done); err != nil {
+	if err := d.move(full.content, later, begun, done, new(breath)); err != nil {
 		return err
 	}
 	d.kept = nil
@@ -143,9 +143,13 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 }
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
-// progress before everything is there, done the progress after that.
-func (d *database) move(c, later *contents, begun, done progress) error {
-	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
+// progress before everything is there, done the progress after that. pause may be nil.
+func (d *database) move(
+	c, later *contents, begun, done progress, pause *breath,
+) error {
+	m := mover{
+		db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20)), pause: pause,
+	}
 	m.set(progressKey, begun.append(nil))
 	m.apply(c, later)
 	m.set(progressKey, done.append(nil))
@@ -167,6 +171,7 @@ type mover struct {
 	db    *database
 	batch *pebble.Batch
 	whole bool // one batch, which is not committed
+	pause *breath
 	err   error
 }
 
@@ -181,6 +186,7 @@ func (m *mover) apply(c, later *contents) {
 		if m.err != nil {
 			return
 		}
+		m.pause.take()
 		if later.changes(key) {
 			continue
 		}
@@ -261,12 +267,12 @@ func (d *database) recover(disk vfs.FS) error {
 		if err := d.mayMove(disk, c); err != nil {
 			return err
 		}
-		if err := d.move(c, nil, progress{n, c.length}, done); err != nil {
+		if err := d.move(c, nil, progress{n, c.length}, done, nil); err != nil {
 			return err
 		}
 	}
 	if len(left) == 0 && next != at.next {
-		if err := d.move(&contents{}, nil, at, progress{next: next}); err != nil {
+		if err := d.move(&contents{}, nil, at, progress{next: next}, nil); err != nil {
 			return err
 		}
 	}
@@ -299,7 +305,7 @@ func (d *database) chain(
 		if n != expected {
 			break
 		}
-		c, previous, err := readLog(disk, d.dir, n)
+		c, previous, err := readLog(disk, d.dir, n, nil)
 		if err != nil {
 			return left, err
 		}

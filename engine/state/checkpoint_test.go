@@ -177,7 +177,7 @@ func TestFramesThatMeanNothing(t *testing.T) {
 	if err := log.append(f); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := readLog(memory, "/state/store", log.number); err == nil {
+	if _, _, err := readLog(memory, "/state/store", log.number, nil); err == nil {
 		t.Error("it is taken for the end")
 	}
 	s.broken.Store(true)

@@ -268,8 +268,10 @@ func (c *contents) changes(key string) bool {
 
 // readLog reads the log with a number. Its changes end at the first frame that is not whole. The
 // length of the contents is 0 if not even the first frame is, or if it belongs to another log.
-// previous is the length of the log before it. The caller closes contents.file.
-func readLog(disk vfs.FS, store string, number uint64) (c *contents, previous int64, err error) {
+// previous is the length of the log before it. The caller closes contents.file. pause may be nil.
+func readLog(
+	disk vfs.FS, store string, number uint64, pause *breath,
+) (c *contents, previous int64, err error) {
 	file, err := disk.Open(disk.PathJoin(store, logName(number)))
 	if err != nil {
 		return nil, 0, err
@@ -282,6 +284,7 @@ func readLog(disk vfs.FS, store string, number uint64) (c *contents, previous in
 	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, info.Size()), 256<<10)
 	var payload []byte
 	for {
+		pause.take()
 		if payload, err = readFrame(in, payload, info.Size()-c.length); err != nil {
 			return nil, 0, errors.Join(err, file.Close())
 		}

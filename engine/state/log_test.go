@@ -338,7 +338,7 @@ func FuzzLog(f *testing.F) {
 		if _, err := file.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		c, _, err := readLog(disk, "", 1)
+		c, _, err := readLog(disk, "", 1, nil)
 		if errors.Is(err, errDamaged) {
 			return
 		}
