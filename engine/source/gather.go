@@ -10,10 +10,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The pause of a busy connection. Go's timers are up to a millisecond late, and the kernel may add
-// half a millisecond: see package timerslack. So an event waits for 10 ms at most.
+// The pause of a busy connection. Go's poller waits for whole milliseconds, rounded down, and then
+// looks again. Half a millisecond of slack, which package timerslack gives timers, makes 9.5 ms of
+// the 9 that it waits here, so that the pause is over at its first look. A pause of 8 or 9 ms takes
+// two. The pause lasts some 9.7 ms, and 10.3 without that slack.
 const (
-	gatherPause = 8 * time.Millisecond
+	gatherPause = 9200 * time.Microsecond
 	gatherSoon  = 5 * time.Millisecond // what comes that soon after a read makes it busy
 	gatherLate  = 2 * time.Millisecond // what comes that late after a pause ends that
 	gatherRow   = 4                    // reads in a row that make it busy
@@ -43,9 +45,9 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // again for the answer. Events that are read together share it.
 //
 // An event that comes alone is read at once. When four reads in a row have each waited for at most
-// 5 ms, the connection is busy: before the next reads it pauses for 8 ms, and meanwhile the kernel
-// collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its pause
-// ends that. There is no pause while a read fills the whole buffer, because more is there.
+// 5 ms, the connection is busy: before the next reads it pauses for 9.2 ms, and meanwhile the
+// kernel collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its
+// pause ends that. There is no pause while a read fills the whole buffer, because more is there.
 //
 // Go's poller would wake up for everything that comes during the pause, although nobody reads. So
 // the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.

@@ -99,7 +99,7 @@ func TestGather(t *testing.T) {
 	}{
 		{"100 a second go at once", every(10*time.Millisecond, 50), 50, 50, 0},
 		{"a few together go at once", slices.Concat(every(0, 1), every(time.Millisecond, 3)), 4, 4, 0},
-		{"1,000 a second are read together", every(time.Millisecond, 1000), 120, 130, gatherPause},
+		{"1,000 a second are read together", every(time.Millisecond, 1000), 105, 115, gatherPause},
 		{"after a lull the next goes at once",
 			slices.Concat(every(time.Millisecond, 101), every(time.Second, 3)), 16, 21, gatherPause},
 		{"125 a second wait no longer", every(8*time.Millisecond, 200), 100, 200, gatherPause},
