@@ -9,10 +9,10 @@ const (
 	breather = 20 * time.Microsecond
 )
 
-// breath makes long work stand back at short intervals, because nobody waits for it. While all
-// processors have work, Go's runtime looks only every 10 ms whether something has come over the
-// network; a processor that finds nothing to run looks at once. The nil breath
-// never stands back.
+// breath makes long work stand back at short intervals, because nobody waits for it. Otherwise it
+// keeps a processor until the kernel, or Go's runtime after 10 ms, gives that to somebody else. And
+// while all processors have work, the runtime looks only every 10 ms whether something has come over
+// the network. The nil breath never stands back.
 type breath struct{ since time.Time }
 
 // take is called before each small piece of the work, which takes some 100 µs at most.
