@@ -17,7 +17,15 @@ import (
 // runningRule is a rule of the plan at work, with the lane that it fills and its counters. It has
 // many fields because everything that the engine knows of one rule meets here.
 type runningRule struct {
+	// What each change looks at comes first and together: of many rules, most are in no cache of the
+	// processor.
 	*plan.Rule
+	lane     *dispatch.Lane
+	counting *counting     // nil: the rule has no count
+	trails   trails        // what became of its last changes
+	matches  atomic.Uint64 // decided when the change came in; see preparer.selected
+	waits    atomic.Int32  // holds that have not been released; see hold
+	knowsOwn bool          // the lane recognizes and drops the rule's own changes
 	// id is the name by which the state finds what it has of the rule. A rule that is renamed keeps
 	// it: see former.go.
 	id        string
@@ -25,18 +33,12 @@ type runningRule struct {
 	view      *source.Source   // the rule's own source
 	others    []*source.Source // sources that its expressions look into
 	caches    *evaluate.Caches // caches that when and payload look into
-	lane      *dispatch.Lane
-	laneStore *laneStore // nil if nothing is kept
-	gathered  *laneStore // what waits for the event of its group; nil if nothing does, or is kept
+	laneStore *laneStore       // nil if nothing is kept
+	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
-	matches   atomic.Uint64 // decided when the change came in; see preparer.selected
-	waits     atomic.Int32  // holds that have not been released; see hold
-	knowsOwn  bool          // the lane recognizes and drops the rule's own changes
-	orphans   *orphans      // nil unless the rule prunes
-	timed     allTimed      // what waits to become a member
-	counting  *counting     // nil: the rule has no count
-	trails    trails        // what became of its last changes
-	resynced  atomic.Int64  // the number of the last round of Resync; 0 if there was none
+	orphans   *orphans     // nil unless the rule prunes
+	timed     allTimed     // what waits to become a member
+	resynced  atomic.Int64 // the number of the last round of Resync; 0 if there was none
 	source    *runningSource
 	to        *dispatcher
 

@@ -132,6 +132,7 @@ type Dispatcher struct {
 	dead DeadLetters
 	opts Options
 	log  *slog.Logger
+	now  func() time.Time // Options.Clock's, for all lanes
 	// ownRetry is how the own actions of rules are retried, whatever Recipient.Retry says.
 	ownRetry Retry
 	// start runs a part of a delivery that must not hold up Run: in a goroutine of its own.
@@ -190,7 +191,7 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 		o.AfterFunc = func(d time.Duration, f func()) queue.Timer { return time.AfterFunc(d, f) }
 	}
 	d := &Dispatcher{
-		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name),
+		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name), now: o.Clock.Now,
 		ownRetry: Retry{}.withDefaults(),
 		wake:     make(chan struct{}, 1), hungry: hungry{wake: make(chan struct{}, 1)},
 		crowded: make(chan *Lane, 16),

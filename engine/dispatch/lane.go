@@ -22,7 +22,6 @@ type Lane struct {
 	rule       string
 	former     []delivery.Former // names that the rule had; see Renamed
 	resource   handler.Resource
-	opts       LaneOptions
 	// its lock: after Dispatcher.mu, before owned.mu
 	queue *queue.Queue[delta.Key, delivery.Delivery]
 	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets it
@@ -51,6 +50,8 @@ type Lane struct {
 	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so an
 	// old one that somebody still holds keeps none of those in between.
 	present *atomic.Pointer[Lane]
+
+	opts LaneOptions // most of it is seldom read, so it is not between the others
 }
 
 // LaneOptions describe how a rule's events are delivered. They have many fields because every stage
@@ -141,7 +142,7 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 		Merge: l.mergeQueued,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
 		Size:  func(d delivery.Delivery) int64 { return size(&d) },
-		Store: o.Store, Now: d.opts.Clock.Now,
+		Store: o.Store, Now: d.now,
 		AfterFunc: d.opts.AfterFunc,
 		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
 	}

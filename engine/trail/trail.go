@@ -8,6 +8,7 @@ package trail
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,8 +136,12 @@ type record struct {
 	kind    delta.Type
 }
 
-// firstRoom is for how many entries a Trail has room at first. Of many rules, most are quiet.
-const firstRoom = 4
+// A Trail has room for firstRoom entries at first, because of many rules most are quiet, and for
+// secondRoom once it has more.
+const (
+	firstRoom  = 4
+	secondRoom = 16
+)
 
 // New returns a Trail of at most bound entries.
 func New(c *Counter, bound int) *Trail { return &Trail{counter: c, bound: max(bound, 1)} }
@@ -161,17 +166,21 @@ func (t *Trail) AddAttempt(d delta.Delta, v Verdict, at time.Time, n Numbers) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.add(d, v, at)
-	for len(t.numbers) <= i {
-		t.numbers = append(t.numbers, Numbers{})
+	if cap(t.numbers) <= i {
+		t.numbers = slices.Grow(t.numbers, cap(t.ring)-len(t.numbers))
 	}
+	t.numbers = t.numbers[:max(len(t.numbers), i+1)]
 	t.numbers[i] = n
 }
 
 // add adds an entry without Numbers, and returns its place in the ring. t.mu is held.
 func (t *Trail) add(d delta.Delta, v Verdict, at time.Time) (place int) {
 	if place = len(t.ring); place < t.bound {
-		if t.ring == nil {
+		switch place {
+		case 0:
 			t.ring = make([]record, 0, min(t.bound, firstRoom))
+		case firstRoom:
+			t.ring = slices.Grow(t.ring, min(t.bound, secondRoom)-place)
 		}
 		t.ring = append(t.ring, record{})
 	} else {

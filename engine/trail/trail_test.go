@@ -95,3 +95,30 @@ func TestNumbersGoWithTheirEntry(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
+
+// A Trail keeps its entries and their numbers while it grows to its bound and turns.
+func TestGrows(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []int{1, 3, 4, 5, 16, 40} {
+		l, at := New(new(Counter), bound), time.Unix(7, 0)
+		var want []string
+		for i := range 100 {
+			d, attempt := added(fmt.Sprint(i)), 0
+			if i%3 == 1 {
+				attempt = i
+				l.AddAttempt(d, Sent, at, Numbers{Attempt: attempt})
+			} else {
+				l.Add(d, Selected, at)
+			}
+			want = append(want, fmt.Sprint(d.Key(), " ", attempt))
+			want = want[max(0, len(want)-bound):]
+			var got []string
+			for _, e := range l.choose(func(*Entry) bool { return true }) {
+				got = append(got, fmt.Sprint(e.Key, " ", e.Attempt))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("bound %d, after %d entries (-want +got)\n%s", bound, i+1, diff)
+			}
+		}
+	}
+}
