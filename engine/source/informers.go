@@ -58,7 +58,7 @@ type tuning struct {
 	// A resumed watch that is silent for this long has caught up. If the server has answered
 	// another request since the watch was opened, it need only be silent for ten times as long as
 	// that took, but at least for hush and at most for maxHush. hush is longer than informd's own
-	// pauses: a busy connection may hand over an event 10 ms late (gather.go).
+	// pauses: a busy connection may hand over an event 11 ms late (gather.go).
 	silence, hush, maxHush time.Duration
 }
 

@@ -11,11 +11,11 @@ const (
 
 // breath makes long work stand back at short intervals, because nobody waits for it. Otherwise it
 // keeps a processor until the kernel, or Go's runtime after 10 ms, gives that to somebody else. And
-// while all processors have work, the runtime looks only every 10 ms whether something has come over
-// the network. The nil breath never stands back.
+// while all processors have work, the runtime looks only every 10 ms whether something has come
+// over the network. The nil breath, of work that somebody waits for, never stands back.
 type breath struct{ since time.Time }
 
-// take is called before each small piece of the work, which takes some 100 µs at most.
+// take is called before each piece of the work. It stands back if that is due.
 func (b *breath) take() {
 	if b == nil || time.Since(b.since) < stretch {
 		return

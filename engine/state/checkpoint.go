@@ -49,6 +49,14 @@ type fullLog struct {
 	content *contents
 }
 
+// breath returns how the goroutine that deals with the log stands back.
+func (l *fullLog) breath() *breath {
+	if l.atOnce {
+		return nil // somebody waits for it
+	}
+	return new(breath)
+}
+
 // rotate begins another log, and hands the one before it to the goroutine that makes checkpoints.
 // Only the goroutine that appends calls rotate, and not before that goroutine has dealt with the
 // last log that it was handed.
@@ -83,13 +91,13 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		}
 	}
 	if d.kept != nil && d.kept != full {
-		if err := s.settleLog(d, d.kept, full.content); err != nil {
+		if err := s.settleLog(d, d.kept, full.content, full.breath()); err != nil {
 			return err
 		}
 	}
 	d.kept = full
 	if full.atOnce {
-		if err := s.settleLog(d, full, nil); err != nil {
+		if err := s.settleLog(d, full, nil, full.breath()); err != nil {
 			return err
 		}
 	}
@@ -102,7 +110,7 @@ func (l *fullLog) read(d *database) error {
 	if err := l.sync(d.fs); err != nil {
 		return err
 	}
-	c, _, err := readLog(d.fs, d.dir, l.number, new(breath))
+	c, _, err := readLog(d.fs, d.dir, l.number, l.breath())
 	if err != nil {
 		return err
 	}
@@ -115,13 +123,13 @@ func (l *fullLog) read(d *database) error {
 
 // settleLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
-func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
+func (s *Store) settleLog(d *database, full *fullLog, later *contents, pause *breath) error {
 	done := progress{next: full.number + 1}
 	if later != nil {
 		done.begun = later.length
 	}
 	begun := progress{full.number, full.content.length}
-	if err := d.move(full.content, later, begun, done, new(breath)); err != nil {
+	if err := d.move(full.content, later, begun, done, pause); err != nil {
 		return err
 	}
 	d.kept = nil
@@ -143,10 +151,9 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 }
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
-// progress before everything is there, done the progress after that. pause may be nil.
-func (d *database) move(
-	c, later *contents, begun, done progress, pause *breath,
-) error {
+// progress before everything is there, done the progress after that. pause makes it stand back
+// meanwhile.
+func (d *database) move(c, later *contents, begun, done progress, pause *breath) error {
 	m := mover{
 		db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20)), pause: pause,
 	}

@@ -268,7 +268,8 @@ func (c *contents) changes(key string) bool {
 
 // readLog reads the log with a number. Its changes end at the first frame that is not whole. The
 // length of the contents is 0 if not even the first frame is, or if it belongs to another log.
-// previous is the length of the log before it. The caller closes contents.file. pause may be nil.
+// previous is the length of the log before it. The caller closes contents.file.
+// pause makes it stand back meanwhile.
 func readLog(
 	disk vfs.FS, store string, number uint64, pause *breath,
 ) (c *contents, previous int64, err error) {

@@ -166,10 +166,9 @@ func (t *Trail) AddAttempt(d delta.Delta, v Verdict, at time.Time, n Numbers) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.add(d, v, at)
-	if cap(t.numbers) <= i {
-		t.numbers = slices.Grow(t.numbers, cap(t.ring)-len(t.numbers))
+	if len(t.numbers) <= i {
+		t.numbers = append(t.numbers, make([]Numbers, cap(t.ring)-len(t.numbers))...)
 	}
-	t.numbers = t.numbers[:max(len(t.numbers), i+1)]
 	t.numbers[i] = n
 }
 
