@@ -2,23 +2,24 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"mime"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
-// apiClient makes one informer's requests. It is client-go's REST client with a [codec] instead of
-// its serializers. Watches go through the dynamic client on top of another one, whose connections
-// gather. Lists come from the REST client's stream, because the dynamic client would first read
-// each list into memory.
+// apiClient makes one informer's requests, with client-go's REST clients. It reads lists and watches
+// itself, from the body of the response (list.go, stream.go). The dynamic client would first read
+// each list into memory, and would pass each event of a watch through a goroutine of its own.
 type apiClient struct {
-	rest      *rest.RESTClient // for lists
-	resource  dynamic.ResourceInterface
+	lists     *rest.RESTClient
+	watches   *rest.RESTClient
 	selection Selection
 	reader    *entryReader
 }
@@ -34,7 +35,6 @@ func newClient(
 ) (*apiClient, error) {
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	config.NegotiatedSerializer = codec{r}
 	config.APIPath, config.GroupVersion = "/", nil // each request has its full path
 	config.QPS, config.RateLimiter = -1, nil
 	lists, err := rest.UnversionedRESTClientForConfigAndClient(config, over.lists)
@@ -45,17 +45,35 @@ func newClient(
 	if err != nil {
 		return nil, err
 	}
-	resource := dynamic.New(watches).Resource(sel.Resource)
-	c := &apiClient{rest: lists, resource: resource, selection: sel, reader: r}
-	if sel.Namespace != "" {
-		c.resource = resource.Namespace(sel.Namespace)
-	}
-	return c, nil
+	return &apiClient{lists: lists, watches: watches, selection: sel, reader: r}, nil
 }
 
-// watch opens a watch. Its events carry *entry or *metav1.Status.
-func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return c.resource.Watch(ctx, o)
+// jsonOnly refuses answers of another type, such as a proxy's page that asks to log in. A watch of
+// nothing else would only show that once something had come.
+type jsonOnly struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (j jsonOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := j.next.RoundTrip(r)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return answer, err
+	}
+	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err == nil && kind != runtime.ContentTypeJSON {
+		_ = answer.Body.Close()
+		return nil, fmt.Errorf("the answer is %s, not JSON: is a proxy in between?", kind)
+	}
+	return answer, nil
+}
+
+// watch opens a watch.
+func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
+	o.Watch = true
+	body, err := c.get(ctx, c.watches, o)
+	if err != nil {
+		return nil, err
+	}
+	return newStream(body, c.reader), nil
 }
 
 // list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
@@ -63,9 +81,7 @@ func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 func (c *apiClient) list(
 	ctx context.Context, o metav1.ListOptions, take func(*entry) bool,
 ) (*internalversion.List, error) {
-	body, err := c.rest.Get().AbsPath(c.selection.path()...).
-		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
-		Stream(ctx)
+	body, err := c.get(ctx, c.lists, o)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +89,17 @@ func (c *apiClient) list(
 	return readList(body, c.reader, take)
 }
 
-// path returns the path of the request that lists the selection's objects.
+// get sends a request for the selection's objects, and returns the body of the response, which ends
+// with ctx.
+func (c *apiClient) get(
+	ctx context.Context, through *rest.RESTClient, o metav1.ListOptions,
+) (io.ReadCloser, error) {
+	return through.Get().AbsPath(c.selection.path()...).
+		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
+		Stream(ctx)
+}
+
+// path returns the path of the selection's objects.
 func (s Selection) path() []string {
 	path := []string{"api"}
 	if s.Resource.Group != "" {

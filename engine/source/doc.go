@@ -3,17 +3,19 @@
 //
 // A change takes this path through the goroutines:
 //
-//	API server ─▶ dynamic client ─▶ watching ─▶ Reflector ─▶ RealFIFO ─▶ listener ─▶ Consumer
-//	gatherer      codec             wire, gate               Indexer     generation, feed
+//	API server ─▶ HTTP client ─▶ watching ─▶ Reflector ─▶ RealFIFO ─▶ listener ─▶ Consumer
+//	gatherer                     stream, gate             Indexer     generation, feed
 //
 // While many changes come, the gatherer reads them together, so that they share the cost of waking
 // up all these goroutines (gather.go).
 //
 // # Which parts of client-go it uses
 //
-// The dynamic client opens watches (client.go). Its serializer is our codec (codec.go, framer.go;
-// list.go for lists). The codec reads each object once, from the bytes of the response to an entry
-// (reader.go): compact JSON with the values of its indexes. It builds no trees of maps.
+// Its REST client sends requests, retries them and reads errors (client.go). This package reads the
+// bodies itself: lists in list.go, watches in stream.go and framer.go. It reads each object once,
+// from the bytes of the response to an entry (reader.go): compact JSON with the values of its
+// indexes. It builds no trees of maps. client-go's dynamic client would first read each list into
+// memory, and pass each event of a watch through one more goroutine.
 //
 // SharedIndexInformer lists, watches and maintains the cache. Its Indexer holds the entries, and
 // IndexFuncs made of expressions maintain the indexes (index.go). Its Reflector sees the API server
@@ -62,10 +64,10 @@
 //
 // # Locks
 //
-// An informer has four locks, each held only briefly. feed.mu is held while the consumer takes a
-// step, so it comes before any lock of the consumer. health.mu and gate.mu are taken alone.
-// Informer.indexing is held while client-go's store adds an index, and comes before client-go's
-// locks. Informers.mu is taken alone.
+// feed.mu is held while the consumer takes a step, so it comes before any lock of the consumer.
+// watching.mu is held while an event is passed on, which may wait for room, and comes before all
+// others. health.mu and gate.mu are taken alone. Informer.indexing is held while client-go's store
+// adds an index, and comes before client-go's locks. Informers.mu is taken alone.
 //
 // The package knows nothing of rules, expressions, deliveries or disks.
 package source

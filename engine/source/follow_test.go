@@ -401,9 +401,7 @@ func TestTooManyRequestsAmongInitialEvents(t *testing.T) {
 	for _, initial := range []bool{true, false} {
 		w := &watching{wire: &wire{}, initial: initial, events: make(chan watch.Event, 1)}
 		status := apierrors.NewTooManyRequests("busy", 1).Status()
-		if !w.fail(t.Context(), watch.Event{Type: watch.Error, Object: &status}) {
-			t.Error("the watch goes on")
-		}
+		w.fail(t.Context(), watch.Event{Type: watch.Error, Object: &status})
 		err := apierrors.FromObject((<-w.events).Object)
 		if apierrors.IsTooManyRequests(err) == initial {
 			t.Errorf("initial %v: the reflector gets %v", initial, err)

@@ -8,7 +8,7 @@ import (
 
 const (
 	frameBuffer = 32 << 10 // bytes; the buffer grows for a larger frame, and shrinks afterwards
-	maxFrame    = 16 << 20 // bytes; client-go's streaming decoder accepts no larger frame
+	maxFrame    = 16 << 20 // bytes; by default etcd accepts 1.5 MiB
 )
 
 var (
@@ -16,31 +16,19 @@ var (
 	errFrameTooBig = errors.New("the server sent a watch event of more than 16 MiB")
 )
 
-// framer is the runtime.Framer of watches.
-type framer struct{}
-
-// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end,
-// and checks nothing else.
-func (framer) NewFrameReader(body io.ReadCloser) io.ReadCloser {
-	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer), fresh: true}
-}
-
-// NewFrameWriter returns w. It is unused, because informers never send objects.
-func (framer) NewFrameWriter(w io.Writer) io.Writer { return w }
-
-// frameReader returns one frame per Read, as client-go's streaming decoder expects.
+// frameReader cuts a watch's body into frames, each a JSON object. It finds where frames end, and
+// checks nothing else.
 //
 // API servers send each frame as one line, and JSON has no line break within a string. So after one
 // frame that was a whole line by itself, the reader only looks for line breaks. Until then it
 // counts brackets. It counts them forever if a proxy formats its JSON in another way.
 type frameReader struct {
-	body io.ReadCloser
+	body io.Reader
 	err  error // the error that ended body
 
 	buf   []byte // bytes read from body
 	start int    // start of the current frame in buf
 	seen  int    // how far the reader has searched for the frame's end
-	rest  []byte // the part of the last frame that did not fit; part of buf
 	fresh bool   // the current frame begins the body or a line
 	lines bool   // each frame is a line
 
@@ -48,29 +36,13 @@ type frameReader struct {
 	inString, escaped bool
 }
 
-// Close closes the body, which ends a Read.
-func (r *frameReader) Close() error { return r.body.Close() }
-
-// Read reads one frame. If p is too short, Read fills it and returns io.ErrShortBuffer; the next
-// Read returns the rest. The error is io.EOF if the body ends between two frames, and
-// io.ErrUnexpectedEOF if it ends within one.
-func (r *frameReader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		frame, err := r.frame()
-		if err != nil {
-			return 0, err
-		}
-		r.rest = frame
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	if len(r.rest) > 0 {
-		return n, io.ErrShortBuffer
-	}
-	return n, nil
+func newFrameReader(body io.Reader) frameReader {
+	return frameReader{body: body, buf: make([]byte, 0, frameBuffer), fresh: true}
 }
 
-func (r *frameReader) frame() ([]byte, error) {
+// next waits for a frame, and returns it. It is valid until the next call. The error is io.EOF if
+// the body ends between two frames, and io.ErrUnexpectedEOF if it ends within one.
+func (r *frameReader) next() ([]byte, error) {
 	for {
 		r.skipSpace()
 		if r.start < len(r.buf) && r.buf[r.start] != '{' {

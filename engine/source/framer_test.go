@@ -26,24 +26,13 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return c.body.Read(p[:min(size, len(p))])
 }
 
-func (*chunks) Close() error { return nil }
-
-// framesOf reads a body to its end as client-go does, at first into a buffer of a few bytes.
-func framesOf(body io.ReadCloser) (frames []string, err error) {
-	r := framer{}.NewFrameReader(body)
+// framesOf reads a body to its end.
+func framesOf(body io.Reader) (frames []string, err error) {
+	r := newFrameReader(body)
 	for {
-		var frame []byte
-		for size := 16; ; size *= 2 {
-			part := make([]byte, size)
-			n, err := r.Read(part)
-			frame = append(frame, part[:n]...)
-			if err == io.ErrShortBuffer {
-				continue
-			}
-			if err != nil {
-				return frames, err
-			}
-			break
+		frame, err := r.next()
+		if err != nil {
+			return frames, err
 		}
 		frames = append(frames, string(frame))
 	}
@@ -81,7 +70,7 @@ func TestFrames(t *testing.T) {
 			if one {
 				body = iotest.OneByteReader(body)
 			}
-			got, err := framesOf(io.NopCloser(body))
+			got, err := framesOf(body)
 			if diff := cmp.Diff(c.want, got); diff != "" || !errors.Is(err, c.err) {
 				t.Errorf("%s, byte by byte %v: %v, want %v\n%s", c.why, one, err, c.err, diff)
 			}

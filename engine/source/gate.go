@@ -80,8 +80,7 @@ func (g *gate) withdraw(number uint64) {
 }
 
 // mark sets a mark after the newest event and returns it. If reached is true, the mark is reached
-// already; otherwise leave reports it later. Only the goroutine that lets events enter may set
-// marks.
+// already; otherwise leave reports it later. No event may enter meanwhile.
 func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -37,6 +37,7 @@ func gathering(config *rest.Config) (*http.Client, error) {
 		}
 		return newGatherer(conn), nil
 	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonOnly{next} })
 	return rest.HTTPClientFor(config)
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stream is a connection whose kernel buffers what was sent.
-type stream struct {
+// peer is a connection whose kernel buffers what was sent.
+type peer struct {
 	net.Conn // nil
 
 	mu    sync.Mutex
@@ -22,9 +22,9 @@ type stream struct {
 	reads int
 }
 
-func newStream() *stream { return &stream{wake: make(chan struct{}, 1)} }
+func newPeer() *peer { return &peer{wake: make(chan struct{}, 1)} }
 
-func (s *stream) send(text []byte) {
+func (s *peer) send(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent.Write(text)
@@ -35,7 +35,7 @@ func (s *stream) send(text []byte) {
 	}
 }
 
-func (s *stream) Read(p []byte) (int, error) {
+func (s *peer) Read(p []byte) (int, error) {
 	for {
 		s.mu.Lock()
 		n, _ := s.sent.Read(p)
@@ -58,7 +58,7 @@ func (s *stream) Read(p []byte) (int, error) {
 // reads that took.
 func readAll(t *testing.T, pauses []time.Duration) (waited []time.Duration, reads int) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream()
+		s := newPeer()
 		g := &gatherer{Conn: s}
 		sent := make([]time.Time, len(pauses))
 		go func() {
@@ -120,7 +120,7 @@ func TestGather(t *testing.T) {
 // What is there already is read without a pause, however much it is.
 func TestGatherBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream()
+		s := newPeer()
 		g := &gatherer{Conn: s}
 		g.row = gatherRow
 		text := bytes.Repeat([]byte("0123456789"), gatherBytes)

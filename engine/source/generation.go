@@ -54,7 +54,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  g.wire.list,
 		WatchFuncWithContext: g.wire.watch,
-	}, i.client.rest)
+	}, i.client.lists)
 
 	i.indexing.Lock()
 	defer i.indexing.Unlock()

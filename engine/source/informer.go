@@ -19,7 +19,7 @@ import (
 // Informer caches the objects of one [Selection]. A client-go informer cannot be started again, so
 // an Informer runs one after the other: see generation.
 //
-// It has more fields than most types. The wire, the codec, the indexes and the feed of one
+// It has more fields than most types. The wire, the readers, the indexes and the feed of one
 // selection meet here, and each has its own state.
 type Informer struct {
 	parent *Informers

@@ -68,17 +68,15 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 		return false
 	}
 	if !w.calls.begin() {
-		inner.Stop()
+		inner.close()
 		release()
 		cancel()
 		return false
 	}
 	w.resumed, w.current, w.parts = true, current, saved.Partial
 	w.listed.Store(true)
-	out := &watching{
-		wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead),
-		answered: w.ask(ctx),
-	}
+	out := newWatching(w, o, cancel)
+	out.answered = w.ask(ctx)
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)

@@ -3,8 +3,9 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +17,9 @@ import (
 // the watch.
 const readAhead = 64
 
-// watching is one watch as the reflector sees it. Its goroutine passes events through the gate, and
-// ends with the watch.
+// watching is one watch as the reflector sees it. One goroutine reads the server's watch and passes
+// its events through the gate. An attendant does what no event brings about: see attend. Both end
+// with the watch.
 //
 // When the server's watch ends, watching opens the next one from the same position. It hides the
 // end because a reflector lists again if a watch ends soon. The reflector sees a watch end only in
@@ -26,12 +28,24 @@ type watching struct {
 	wire   *wire
 	cancel context.CancelFunc
 	events chan watch.Event // the reflector receives every event, unless the generation ends
-
-	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
-	initial bool               // the initial events have not ended
 	// answered gets the server's answer to a request that followed the opening of a resumed watch.
 	// It is nil otherwise.
 	answered <-chan answer
+
+	// mu is held while an event is passed on, and while the attendant acts. It guards the fields
+	// below, and wire.current.
+	mu      sync.Mutex
+	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
+	initial bool               // the initial events have not ended
+	last    time.Time          // when the last event came, while wire.current is not reached
+	steady  chan struct{}      // closed once neither initial events nor wire.current are awaited
+}
+
+func newWatching(w *wire, o metav1.ListOptions, cancel context.CancelFunc) *watching {
+	return &watching{
+		wire: w, cancel: cancel, events: make(chan watch.Event, readAhead),
+		options: o, initial: sendsInitialEvents(o), steady: make(chan struct{}),
+	}
 }
 
 // ResultChan is closed when the watch ends.
@@ -41,17 +55,17 @@ func (w *watching) ResultChan() <-chan watch.Event { return w.events }
 func (w *watching) Stop() { w.cancel() }
 
 // run feeds the reflector until the watch is over. release frees the slot that inner holds.
-func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
+func (w *watching) run(ctx context.Context, inner *stream, release func()) {
 	defer close(w.events)
 	defer w.cancel()
 	if !w.initial && !w.behindList(ctx) {
-		inner.Stop()
+		inner.close()
 		release()
 		return
 	}
 	for {
 		over := w.forward(ctx, inner, release)
-		inner.Stop()
+		inner.close()
 		release()
 		if over || w.initial || position(w.options.ResourceVersion) == "" {
 			return
@@ -109,72 +123,134 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 }
 
 // forward forwards the events of inner until inner ends. over is true if the whole watch is over.
-func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
-	proven := time.NewTimer(w.wire.tuning().short) // a watch without events proves well by lasting
+func (w *watching) forward(ctx context.Context, inner *stream, release func()) (over bool) {
+	w.mu.Lock()
+	w.checkSteady()
+	w.mu.Unlock()
+	attended, stop := context.WithCancel(ctx)
+	var attendant sync.WaitGroup
+	attendant.Go(func() { w.attend(attended) })
+	defer attendant.Wait()
+	defer stop()
+	for first := true; ; first = false {
+		ev, err := inner.next()
+		if more, over := w.take(ctx, ev, err, first, release); !more {
+			return over
+		}
+	}
+}
+
+// take passes on what next of a stream has returned. more is false if the stream is over, and over
+// is true if the whole watch is.
+func (w *watching) take(
+	ctx context.Context, ev watch.Event, err error, first bool, release func(),
+) (more, over bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return false, true
+	case err != nil && isEnd(err):
+		return false, false
+	case err != nil:
+		return false, w.garbled(ctx, err)
+	case ev.Type == watch.Error:
+		w.fail(ctx, ev)
+		return false, true
+	}
+	if first {
+		w.wire.well()
+		w.wire.garbled.Store(false)
+	}
+	if !w.pass(ctx, ev, release) {
+		return false, true
+	}
+	if w.wire.current != "" {
+		w.last = time.Now()
+	}
+	w.checkSteady()
+	return true, false
+}
+
+// checkSteady closes steady once the watch is steady. w.mu is held.
+func (w *watching) checkSteady() {
+	if w.initial || w.wire.current != "" {
+		return
+	}
+	select {
+	case <-w.steady:
+	default:
+		close(w.steady)
+	}
+}
+
+// attend does what no event brings about, until ctx ends:
+//   - A watch without events proves well by lasting.
+//   - A resumed watch has caught up once the server is silent. An idle resource's first bookmark
+//     can take a minute.
+//   - A steady watch ends when the informer is to keep more of its objects. Before that, the list,
+//     or what was missed since the saved state, comes first.
+func (w *watching) attend(ctx context.Context) {
+	tuning := w.wire.tuning()
+	proven := time.NewTimer(tuning.short)
 	defer proven.Stop()
-	// An idle resource's first bookmark can take a minute. So a server that stays silent has sent
-	// everything.
-	quiet, answered := w.wire.tuning().silence, w.answered
+	since, quiet, answered := time.Now(), tuning.silence, w.answered
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
-	var last time.Time // when the last event came
-	for first := true; ; {
-		var ev watch.Event
-		var came, ok bool
-		widened := w.wire.widened
-		if w.initial || w.wire.current != "" {
-			widened = nil // the list, or what was missed since the saved state, comes first
-		}
+	steady, widened := w.steady, (<-chan struct{})(nil)
+	for {
 		select {
-		case <-widened:
-			w.wire.informer.widening()
-			_ = w.wire.again(ctx) // fails if the generation ends anyway
-			return true
 		case <-ctx.Done():
-			return true
+			return
 		case <-proven.C:
 			w.wire.well()
 		case a := <-answered:
-			quiet, answered = min(quiet, w.wire.tuning().hushAfter(a.took)), nil
-			since := a.at // it may have answered while the consumer took the list
-			if last.After(since) {
-				since = last
-			}
-			silence.Reset(quiet - time.Since(since))
+			since, quiet, answered = a.at, min(quiet, tuning.hushAfter(a.took)), nil
+			silence.Reset(quiet - time.Since(since)) // the consumer may have taken the list meanwhile
 		case <-silence.C:
-			select {
-			case ev, ok = <-inner.ResultChan():
-				came = true // it was not silent: the events waited
-			default:
-				if w.wire.current != "" && !w.fresh(ctx) {
-					return true
-				}
+			if left := w.silent(ctx, since, quiet); left > 0 {
+				silence.Reset(left)
 			}
-		case ev, ok = <-inner.ResultChan():
-			came = true
-		}
-		if !came {
-			continue
-		}
-		if !ok {
-			return false
-		}
-		if ev.Type == watch.Error {
-			return w.fail(ctx, ev)
-		}
-		if first {
-			first = false
-			w.wire.well()
-			w.wire.garbled.Store(false)
-		}
-		if !w.pass(ctx, ev, release) {
-			return true
-		}
-		if w.wire.current != "" {
-			last = time.Now()
-			silence.Reset(quiet)
+		case <-steady:
+			steady, widened = nil, w.wire.widened
+		case <-widened:
+			w.widen(ctx)
+			return
 		}
 	}
+}
+
+// silent makes a resumed watch fresh if no event has come for quiet, nor since the given time. It
+// returns how much of quiet is left otherwise.
+func (w *watching) silent(ctx context.Context, since time.Time, quiet time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wire.current == "" {
+		return 0
+	}
+	if w.last.After(since) {
+		since = w.last
+	}
+	if left := quiet - time.Since(since); left > 0 {
+		return left
+	}
+	if !w.fresh(ctx) {
+		w.cancel()
+	}
+	w.checkSteady()
+	return 0
+}
+
+// widen ends the generation, once the consumer has taken all of its events.
+func (w *watching) widen(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil { // the next attendant does it
+		return
+	}
+	w.wire.informer.widening()
+	_ = w.wire.again(ctx) // fails if the generation ends anyway
+	w.cancel()
 }
 
 // pass passes on an event of the server, other than an ERROR. It returns false if the whole watch
@@ -194,33 +270,30 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 	return sent
 }
 
-// fail forwards an ERROR event. over is true if the watch is over. A connection that breaks within
-// a frame shows as an ERROR event about a frame that cannot be decoded. The first time, the watch
-// resumes. The second time in a row, the connection is not to blame, and the reflector lists.
-func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
-	status, ok := ev.Object.(*metav1.Status)
-	if ok && isGarbled(status) && !w.initial && !w.wire.garbled.Swap(true) {
+// garbled handles a body that cannot be read on. A connection that breaks within a frame may show so.
+// The first time, the watch resumes. The second time in a row, the connection is not to blame, and
+// the reflector lists. over is true if the whole watch is over.
+func (w *watching) garbled(ctx context.Context, err error) (over bool) {
+	if !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
+	status := apierrors.NewInternalError(fmt.Errorf("read the watch: %w", err)).Status()
+	w.fail(ctx, watch.Event{Type: watch.Error, Object: &status})
+	return true
+}
+
+// fail forwards an ERROR event, which ends the watch.
+func (w *watching) fail(ctx context.Context, ev watch.Event) {
 	if w.initial {
 		w.wire.floor = ""
 	}
+	status, ok := ev.Object.(*metav1.Status)
 	if ok && w.initial && status.Code == http.StatusTooManyRequests {
 		// The reflector's watchList would sleep on a 429, and ignore its context.
 		again := apierrors.NewServiceUnavailable(status.Message).Status()
 		ev.Object = &again
 	}
 	w.send(ctx, ev)
-	return true
-}
-
-// isGarbled reports whether the Status is the one that rest.Request's watches send for a frame that
-// they cannot decode.
-func isGarbled(s *metav1.Status) bool {
-	return s.Details != nil &&
-		slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
-			return c.Type == "ClientWatchDecoding"
-		})
 }
 
 // bookmark forwards a bookmark, and marks its position. It returns false if ctx ends first.

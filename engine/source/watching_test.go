@@ -3,10 +3,12 @@ package source
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -38,16 +40,16 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, _ := idle(t)
-		server, answers := watch.NewFake(), make(chan answer, 1)
-		w := &watching{
-			wire:   &wire{informer: i, current: "100"},
-			events: make(chan watch.Event, readAhead), answered: answers,
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		body, server := io.Pipe()
+		answers := make(chan answer, 1)
+		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
+		w.answered = answers
 		answers <- answer{at: time.Now()}
-		go w.forward(t.Context(), server, func() {})
+		go w.forward(ctx, newStream(body, &entryReader{i}), func() {})
 		for v := range 5 {
 			time.Sleep(gatherPause + gatherLate + time.Millisecond) // a timer may be that late
-			server.Modify(&entry{Object: state(t, "a", "1", v+1), arrival: new(arrival)})
+			_, _ = io.WriteString(server, event("MODIFIED", podAt("a", v, v+1)))
 			<-w.events
 			i.gate.leave(uint64(v+1), i.reached)
 			if i.HasSynced() {
@@ -59,6 +61,6 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
 		}
-		server.Stop()
+		server.Close()
 	})
 }

@@ -47,7 +47,7 @@ type wire struct {
 
 	version string      // of the list; empty if no watch can go on from it
 	listed  atomic.Bool // client-go has the whole list
-	garbled atomic.Bool // the last watch ended with a frame that could not be decoded
+	garbled atomic.Bool // the last watch ended with a body that could not be read on
 	calls   calls
 }
 
@@ -181,10 +181,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 		}
 		return nil, err
 	}
-	out := &watching{
-		wire: w, options: o, initial: isInitial, cancel: cancel,
-		events: make(chan watch.Event, readAhead),
-	}
+	out := newWatching(w, o, cancel)
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
@@ -194,7 +191,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 
 // open opens a watch. release frees the slot of the watch, and may be called late or twice.
 func (w *wire) open(ctx context.Context, o metav1.ListOptions) (
-	inner watch.Interface, release func(), err error,
+	inner *stream, release func(), err error,
 ) {
 	if err := w.hold(ctx); err != nil {
 		return nil, nil, err

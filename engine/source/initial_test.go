@@ -11,7 +11,7 @@ import (
 
 // The cases are initial events of a WatchList, and what the informer makes of them. After each case
 // a watch brings pod end.
-func TestCodecOfInitialEvents(t *testing.T) {
+func TestInitialEventBodies(t *testing.T) {
 	t.Parallel()
 	a, b := event("ADDED", podAt("a", 1, 5)), event("ADDED", podAt("b", 2, 6))
 	end := event("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":"true"}}}`)

@@ -15,7 +15,7 @@ import (
 // The cases are contents of a watch, and what the informer makes of them. Before each case a list
 // brings pod a in state 1, at resourceVersion 10. After each case a watch brings pod end, so the
 // case is over when end arrives.
-func TestCodecOfWatches(t *testing.T) {
+func TestWatchBodies(t *testing.T) {
 	t.Parallel()
 	updated := event("MODIFIED", podAt("a", 2, 11))
 	all := updated + event("ADDED", podAt("b", 1, 12)) + event("DELETED", podAt("b", 1, 13))

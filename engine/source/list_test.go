@@ -16,7 +16,7 @@ import (
 
 // The cases are forms of a list, and what the informer makes of them. If client-go can read the
 // list too, the cache must hold what client-go reads.
-func TestCodecOfLists(t *testing.T) {
+func TestListBodies(t *testing.T) {
 	t.Parallel()
 	const at10 = `"resourceVersion":"10"`
 	a, b := podAt("a", 1, 5), podAt("b", 2, 6)

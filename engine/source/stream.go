@@ -1,0 +1,147 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// stream is the body of one watch. It reads each frame in one pass. One goroutine uses it.
+type stream struct {
+	body   io.Closer
+	frames frameReader
+	reader *entryReader
+	scan   scan.Scanner
+}
+
+func newStream(body io.ReadCloser, r *entryReader) *stream {
+	return &stream{body: body, frames: newFrameReader(body), reader: r}
+}
+
+// close closes the body, which ends the watch.
+func (s *stream) close() { _ = s.body.Close() }
+
+// next waits for an event, and returns it. The event has an *entry or a *metav1.Status. An error
+// ends the watch; see isEnd.
+func (s *stream) next() (watch.Event, error) {
+	frame, err := s.frames.next()
+	if err != nil {
+		return watch.Event{}, err
+	}
+	ev, err := s.event(frame)
+	if err != nil {
+		return watch.Event{}, fmt.Errorf("%w: %w", errNoFrame, complete(err))
+	}
+	return ev, nil
+}
+
+// isEnd reports whether err of next is the end of the body or of its connection. Any other error is
+// about what the body has.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		net.IsProbableEOF(err) || net.IsTimeout(err)
+}
+
+// complete replaces an unexpected EOF by another error. The frame is complete, so its text is at
+// fault, but isEnd would take such an EOF for the end of the connection.
+func complete(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends too early")
+	}
+	return err
+}
+
+// event decodes a frame. The object may precede its type.
+func (s *stream) event(frame []byte) (ev watch.Event, err error) {
+	var kind string
+	var raw []byte
+	var o *entry
+	in := &s.scan
+	in.Reset(frame)
+	if err := in.OpenObject(); err != nil {
+		return ev, err
+	}
+	for first := true; ; first = false {
+		key, more, err := in.NextKey(first)
+		if err != nil {
+			return ev, err
+		}
+		if !more {
+			break
+		}
+		if !in.Plain() {
+			key = []byte(`"` + scan.Unquote(key) + `"`)
+		}
+		switch string(key) {
+		case `"type"`:
+			quoted, err := in.String()
+			if err != nil {
+				return ev, err
+			}
+			kind = scan.Unquote(quoted)
+		case `"object"`:
+			if _, err := in.Kind(); err != nil { // skips space before the object
+				return ev, err
+			}
+			start := in.Pos()
+			if o, err = s.reader.entry(in); err != nil {
+				return ev, err
+			}
+			raw = frame[start:in.Pos()]
+		default:
+			if _, err := in.Skip(); err != nil {
+				return ev, err
+			}
+		}
+	}
+	if err := in.End(); err != nil {
+		return ev, err
+	}
+	if o == nil {
+		return ev, errors.New("it has no object")
+	}
+	ev.Type = watch.EventType(kind)
+	switch ev.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		ev.Object = o
+	case watch.Bookmark:
+		ev.Object, err = bookmark(raw)
+	case watch.Error:
+		ev.Object = statusOf(raw)
+	default:
+		err = fmt.Errorf("its type is %.64q", kind)
+	}
+	return ev, err
+}
+
+// statusOf returns the Status in an ERROR event.
+func statusOf(raw []byte) *metav1.Status {
+	status := new(metav1.Status)
+	if err := json.Unmarshal(raw, status); err != nil || status.Kind != "Status" {
+		return &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Reason:  metav1.StatusReasonInternalError,
+			Message: "the server sent an error that is not a Status",
+		}
+	}
+	return status
+}
+
+// bookmark decodes the object of a BOOKMARK event. The object may have no name: the reflector reads
+// only its resourceVersion and annotations.
+func bookmark(raw []byte) (*entry, error) {
+	o, err := object.FromJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &entry{Object: o}, nil
+}
