@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -48,22 +49,25 @@ func newClient(
 	return &apiClient{lists: lists, watches: watches, selection: sel, reader: r}, nil
 }
 
-// jsonOnly refuses answers of another type, such as a proxy's page that asks to log in. A watch of
-// nothing else would only show that once something had come.
-type jsonOnly struct{ next http.RoundTripper }
+// errNoWatch reports an answer that is no watch, although it says that the request has succeeded.
+var errNoWatch = errors.New("the answer is no watch (is a proxy in between?)")
+
+// watchesOnly refuses answers to watches that are no JSON, such as a page that asks to log in.
+// An empty one would pass for a watch without events.
+type watchesOnly struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (j jsonOnly) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := j.next.RoundTrip(r)
-	if err != nil || answer.StatusCode != http.StatusOK {
+func (w watchesOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := w.next.RoundTrip(r)
+	if err != nil || answer.StatusCode/100 != 2 {
 		return answer, err
 	}
-	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if err == nil && kind != runtime.ContentTypeJSON {
-		_ = answer.Body.Close()
-		return nil, fmt.Errorf("the answer is %s, not JSON: is a proxy in between?", kind)
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if answer.StatusCode == http.StatusOK && (kind == "" || kind == runtime.ContentTypeJSON) {
+		return answer, nil
 	}
-	return answer, nil
+	_ = answer.Body.Close()
+	return nil, fmt.Errorf("%w: status %d, type %.64q", errNoWatch, answer.StatusCode, kind)
 }
 
 // watch opens a watch.

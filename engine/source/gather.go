@@ -22,8 +22,8 @@ const (
 	gatherBytes = 32 << 10             // bytes; one read takes at most that much
 )
 
-// gathering returns a client for watches, with connections that gather. It differs from the one for
-// lists, so that lists and other requests do not wait.
+// gathering returns a client for watches, whose connections gather, and which takes only watches
+// for an answer. It differs from the one for lists, so that lists and other requests do not wait.
 func gathering(config *rest.Config) (*http.Client, error) {
 	config = rest.CopyConfig(config)
 	dial := config.Dial
@@ -37,7 +37,7 @@ func gathering(config *rest.Config) (*http.Client, error) {
 		}
 		return newGatherer(conn), nil
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonOnly{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchesOnly{next} })
 	return rest.HTTPClientFor(config)
 }
 

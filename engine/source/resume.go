@@ -221,7 +221,7 @@ func (i *Informer) entry(o *object.Object, indexes []namedIndex, decoder *object
 
 // fresh marks that a resumed watch has delivered everything that the server had when it was opened.
 // If only parts of objects were saved, a list must complete them: fresh then makes the reflector
-// list, and returns false.
+// list, and returns false. w.mu is held.
 func (w *watching) fresh(ctx context.Context) bool {
 	w.wire.current = ""
 	if w.wire.parts {
@@ -239,7 +239,7 @@ func (w *watching) complete(ctx context.Context) {
 }
 
 // reached reports whether a resumed watch has come as far as the server was when the watch was
-// opened.
+// opened. w.mu is held.
 func (w *watching) reached() bool {
 	if w.wire.current == "" {
 		return false

@@ -6,32 +6,38 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// stream is the body of one watch. It reads each frame in one pass. One goroutine uses it.
+// stream is the body of one watch. It reads each frame in one pass. One goroutine uses it, except
+// for waited.
 type stream struct {
-	body   io.Closer
+	body   *watchBody
 	frames frameReader
 	reader *entryReader
 	scan   scan.Scanner
 }
 
 func newStream(body io.ReadCloser, r *entryReader) *stream {
-	return &stream{body: body, frames: newFrameReader(body), reader: r}
+	b := &watchBody{ReadCloser: body, made: time.Now()}
+	return &stream{body: b, frames: newFrameReader(b), reader: r}
 }
 
 // close closes the body, which ends the watch.
 func (s *stream) close() { _ = s.body.Close() }
 
+// waited returns how long next has been waiting for the server, and 0 if it is not.
+func (s *stream) waited() time.Duration { return s.body.waited() }
+
 // next waits for an event, and returns it. The event has an *entry or a *metav1.Status. An error
-// ends the watch; see isEnd.
+// ends the watch; see isGarbled.
 func (s *stream) next() (watch.Event, error) {
 	frame, err := s.frames.next()
 	if err != nil {
@@ -39,25 +45,37 @@ func (s *stream) next() (watch.Event, error) {
 	}
 	ev, err := s.event(frame)
 	if err != nil {
-		return watch.Event{}, fmt.Errorf("%w: %w", errNoFrame, complete(err))
+		return watch.Event{}, fmt.Errorf("%w: %w", errNoFrame, err)
 	}
 	return ev, nil
 }
 
-// isEnd reports whether err of next is the end of the body or of its connection. Any other error is
-// about what the body has.
-func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		net.IsProbableEOF(err) || net.IsTimeout(err)
+// isGarbled reports whether err of next is about what the body has. Otherwise the body ended, or its
+// connection.
+func isGarbled(err error) bool {
+	return errors.Is(err, errNoFrame) || errors.Is(err, errFrameTooBig)
 }
 
-// complete replaces an unexpected EOF by another error. The frame is complete, so its text is at
-// fault, but isEnd would take such an EOF for the end of the connection.
-func complete(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends too early")
+// watchBody is the body of a response that says how long a Read has been waiting.
+type watchBody struct {
+	io.ReadCloser
+	made  time.Time
+	since atomic.Int64 // when the Read began, in nanoseconds after made; 0 if there is none
+}
+
+// Read implements io.Reader.
+func (b *watchBody) Read(p []byte) (int, error) {
+	b.since.Store(max(1, int64(time.Since(b.made))))
+	defer b.since.Store(0)
+	return b.ReadCloser.Read(p)
+}
+
+func (b *watchBody) waited() time.Duration {
+	since := b.since.Load()
+	if since == 0 {
+		return 0
 	}
-	return err
+	return time.Since(b.made) - time.Duration(since)
 }
 
 // event decodes a frame. The object may precede its type.

@@ -18,8 +18,8 @@ import (
 const readAhead = 64
 
 // watching is one watch as the reflector sees it. One goroutine reads the server's watch and passes
-// its events through the gate. An attendant does what no event brings about: see attend. Both end
-// with the watch.
+// its events through the gate. An attendant, one for each watch of the server, does what no event
+// brings about: see attend.
 //
 // When the server's watch ends, watching opens the next one from the same position. It hides the
 // end because a reflector lists again if a watch ends soon. The reflector sees a watch end only in
@@ -37,7 +37,7 @@ type watching struct {
 	mu      sync.Mutex
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
-	last    time.Time          // when the last event came, while wire.current is not reached
+	isWell  bool               // an event of the server's watch has come
 	steady  chan struct{}      // closed once neither initial events nor wire.current are awaited
 }
 
@@ -125,48 +125,46 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 // forward forwards the events of inner until inner ends. over is true if the whole watch is over.
 func (w *watching) forward(ctx context.Context, inner *stream, release func()) (over bool) {
 	w.mu.Lock()
+	w.isWell = false
 	w.checkSteady()
 	w.mu.Unlock()
 	attended, stop := context.WithCancel(ctx)
-	var attendant sync.WaitGroup
-	attendant.Go(func() { w.attend(attended) })
-	defer attendant.Wait()
 	defer stop()
-	for first := true; ; first = false {
+	var attendant sync.WaitGroup
+	attendant.Go(func() { w.attend(attended, inner) })
+	for more := true; more; {
 		ev, err := inner.next()
-		if more, over := w.take(ctx, ev, err, first, release); !more {
-			return over
+		w.mu.Lock()
+		if more, over = w.take(ctx, ev, err, release); !more {
+			stop() // the attendant must not act after that
 		}
+		w.mu.Unlock()
 	}
+	attendant.Wait()
+	return over
 }
 
 // take passes on what next of a stream has returned. more is false if the stream is over, and over
-// is true if the whole watch is.
+// is true if the whole watch is. w.mu is held, as it is for all that take calls.
 func (w *watching) take(
-	ctx context.Context, ev watch.Event, err error, first bool, release func(),
+	ctx context.Context, ev watch.Event, err error, release func(),
 ) (more, over bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return false, true
-	case err != nil && isEnd(err):
-		return false, false
 	case err != nil:
-		return false, w.garbled(ctx, err)
+		return false, isGarbled(err) && w.garbled(ctx, err)
 	case ev.Type == watch.Error:
 		w.fail(ctx, ev)
 		return false, true
 	}
-	if first {
+	if !w.isWell {
+		w.isWell = true
 		w.wire.well()
 		w.wire.garbled.Store(false)
 	}
 	if !w.pass(ctx, ev, release) {
 		return false, true
-	}
-	if w.wire.current != "" {
-		w.last = time.Now()
 	}
 	w.checkSteady()
 	return true, false
@@ -190,7 +188,7 @@ func (w *watching) checkSteady() {
 //     can take a minute.
 //   - A steady watch ends when the informer is to keep more of its objects. Before that, the list,
 //     or what was missed since the saved state, comes first.
-func (w *watching) attend(ctx context.Context) {
+func (w *watching) attend(ctx context.Context, inner *stream) {
 	tuning := w.wire.tuning()
 	proven := time.NewTimer(tuning.short)
 	defer proven.Stop()
@@ -206,12 +204,13 @@ func (w *watching) attend(ctx context.Context) {
 			w.wire.well()
 		case a := <-answered:
 			since, quiet, answered = a.at, min(quiet, tuning.hushAfter(a.took)), nil
-			silence.Reset(quiet - time.Since(since)) // the consumer may have taken the list meanwhile
+			silence.Reset(0)
 		case <-silence.C:
-			if left := w.silent(ctx, since, quiet); left > 0 {
+			if left := w.silent(ctx, inner, since, quiet); left > 0 {
 				silence.Reset(left)
 			}
 		case <-steady:
+			silence.Stop()
 			steady, widened = nil, w.wire.widened
 		case <-widened:
 			w.widen(ctx)
@@ -220,18 +219,17 @@ func (w *watching) attend(ctx context.Context) {
 	}
 }
 
-// silent makes a resumed watch fresh if no event has come for quiet, nor since the given time. It
-// returns how much of quiet is left otherwise.
-func (w *watching) silent(ctx context.Context, since time.Time, quiet time.Duration) time.Duration {
+// silent makes a resumed watch fresh if the server has sent nothing for quiet, counted from since at
+// the earliest. Otherwise it returns how much of quiet is left.
+func (w *watching) silent(
+	ctx context.Context, inner *stream, since time.Time, quiet time.Duration,
+) (left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wire.current == "" {
+	if ctx.Err() != nil || w.wire.current == "" {
 		return 0
 	}
-	if w.last.After(since) {
-		since = w.last
-	}
-	if left := quiet - time.Since(since); left > 0 {
+	if left = quiet - min(time.Since(since), inner.waited()); left > 0 {
 		return left
 	}
 	if !w.fresh(ctx) {
@@ -270,9 +268,9 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 	return sent
 }
 
-// garbled handles a body that cannot be read on. A connection that breaks within a frame may show so.
-// The first time, the watch resumes. The second time in a row, the connection is not to blame, and
-// the reflector lists. over is true if the whole watch is over.
+// garbled handles a body that is no watch. The first time, the watch resumes, because a connection
+// may be to blame. The second time in a row, the reflector lists. over is true if the whole watch is
+// over.
 func (w *watching) garbled(ctx context.Context, err error) (over bool) {
 	if !w.initial && !w.wire.garbled.Swap(true) {
 		return false

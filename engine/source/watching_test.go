@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,4 +64,55 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 		}
 		server.Close()
 	})
+}
+
+// What came while the consumer took the list is no silence, however long ago the server has answered:
+// it still has to be read.
+func TestEventsThatWaitAreNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, _ := idle(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		body, server := io.Pipe()
+		answers := make(chan answer, 1)
+		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
+		w.answered = answers
+		answers <- answer{at: time.Now().Add(-time.Hour)}
+		go w.forward(ctx, newStream(body, &entryReader{i}), func() {})
+		time.Sleep(time.Millisecond) // to read it
+		_, _ = io.WriteString(server, event("MODIFIED", podAt("a", 0, 1)))
+		<-w.events
+		i.gate.leave(1, i.reached)
+		if i.HasSynced() {
+			t.Error("it has caught up before the event")
+		}
+		time.Sleep(w.wire.tuning().maxHush)
+		synctest.Wait()
+		if !i.HasSynced() {
+			t.Error("it does not catch up with a silent server")
+		}
+		server.Close()
+	})
+}
+
+// A stream that is over has no attendant that still acts: the reflector may have the next watch.
+func TestAttendantEndsWithTheStream(t *testing.T) {
+	t.Parallel()
+	i, _ := idle(t)
+	i.parent.tuning.silence = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	body, server := io.Pipe()
+	w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
+	w.events = make(chan watch.Event) // the reflector takes the ERROR event late
+	go func() { _, _ = io.WriteString(server, event("ERROR", failure(http.StatusGone, "Expired"))) }()
+	over := make(chan bool)
+	go func() { over <- w.forward(ctx, newStream(body, &entryReader{i}), func() {}) }()
+	time.Sleep(20 * time.Millisecond) // the attendant finds the server silent
+	<-w.events
+	if !<-over {
+		t.Error("the watch goes on")
+	}
+	if w.wire.current == "" || i.HasSynced() {
+		t.Error("a watch that was refused has caught up")
+	}
 }

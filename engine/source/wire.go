@@ -39,15 +39,15 @@ type wire struct {
 	// resumption is what the reflector gets next, after resumed has become true; nil once it has
 	// it.
 	resumption *resumption
-	// current is the server's position at resume, and empty once a watch has reached it. parts says
-	// that only parts of objects were saved.
+	// current is the server's position at resume, and empty once a watch has reached it; guarded by
+	// that watch's mu. parts says that only parts of objects were saved.
 	current string
 	parts   bool
 	floor   string // the list may not be older; empty once the server has refused it
 
 	version string      // of the list; empty if no watch can go on from it
 	listed  atomic.Bool // client-go has the whole list
-	garbled atomic.Bool // the last watch ended with a body that could not be read on
+	garbled atomic.Bool // the last watch ended with something that is no event
 	calls   calls
 }
 
@@ -361,7 +361,7 @@ func noWatchList(err error) bool {
 func isUnreachable(err error) bool {
 	var u *url.Error
 	var n net.Error
-	return errors.As(err, &u) || errors.As(err, &n)
+	return !errors.Is(err, errNoWatch) && (errors.As(err, &u) || errors.As(err, &n))
 }
 
 // reasonOf returns the text of an error, without the URL and cut to 300 bytes.
