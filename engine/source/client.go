@@ -52,8 +52,8 @@ func newClient(
 // errNoWatch reports an answer that is no watch, although it says that the request has succeeded.
 var errNoWatch = errors.New("the answer is no watch (is a proxy in between?)")
 
-// watchesOnly refuses answers to watches that are no JSON, such as a page that asks to log in.
-// An empty one would pass for a watch without events.
+// watchesOnly refuses successful answers that are no watch, such as a page that asks to log in. An
+// empty one would pass for a watch without events.
 type watchesOnly struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,15 +62,17 @@ func (w watchesOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || answer.StatusCode/100 != 2 {
 		return answer, err
 	}
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if answer.StatusCode == http.StatusOK && (kind == "" || kind == runtime.ContentTypeJSON) {
+	header := answer.Header.Get("Content-Type")
+	kind, _, _ := mime.ParseMediaType(header)
+	if answer.StatusCode == http.StatusOK && (header == "" || kind == runtime.ContentTypeJSON) {
 		return answer, nil
 	}
 	_ = answer.Body.Close()
-	return nil, fmt.Errorf("%w: status %d, type %.64q", errNoWatch, answer.StatusCode, kind)
+	return nil, fmt.Errorf("%w: status %d, type %.64q", errNoWatch, answer.StatusCode, header)
 }
 
-// watch opens a watch.
+// watch opens a watch. Unlike client-go's own, it returns the error of a connection that breaks at
+// once, and so the informer's state shows it.
 func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
 	o.Watch = true
 	body, err := c.get(ctx, c.watches, o)

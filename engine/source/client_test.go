@@ -22,7 +22,8 @@ func TestAnswersThatAreNoWatch(t *testing.T) {
 		{http.StatusServiceUnavailable, "text/html", ""},
 		{http.StatusUnauthorized, "text/html", ""},
 		{http.StatusOK, "text/html", `the answer is no watch (is a proxy in between?): status 200, type "text/html"`},
-		{http.StatusOK, "text/html; charset", `the answer is no watch (is a proxy in between?): status 200, type "text/html"`},
+		{http.StatusOK, "text/html; charset", `the answer is no watch (is a proxy in between?): status 200, type "text/html; charset"`},
+		{http.StatusOK, "text/html/x", `the answer is no watch (is a proxy in between?): status 200, type "text/html/x"`},
 		{http.StatusNonAuthoritativeInfo, "application/json", `the answer is no watch (is a proxy in between?): status 203, type "application/json"`},
 		{http.StatusNoContent, "none", `the answer is no watch (is a proxy in between?): status 204, type ""`},
 	} {

@@ -11,8 +11,7 @@
 //
 // # Which parts of client-go it uses
 //
-// Its REST client sends requests, retries them and reads errors (client.go). This package reads the
-// bodies itself: lists in list.go, watches in stream.go and framer.go. It reads each object once,
+// Its REST client sends requests and reads errors (client.go). This package reads the bodies itself: lists in list.go, watches in stream.go and framer.go. It reads each object once,
 // from the bytes of the response to an entry (reader.go): compact JSON with the values of its
 // indexes. It builds no trees of maps. client-go's dynamic client would first read each list into
 // memory, and pass each event of a watch through one more goroutine.
@@ -64,10 +63,11 @@
 //
 // # Locks
 //
-// feed.mu is held while the consumer takes a step, so it comes before any lock of the consumer.
-// watching.mu is held while an event is passed on, which may wait for room, and comes before all
-// others. health.mu and gate.mu are taken alone. Informer.indexing is held while client-go's store
-// adds an index, and comes before client-go's locks. Informers.mu is taken alone.
+// watching.mu is held while an event is passed on, which may wait for room, or for the consumer to
+// take a list. It comes before all others. feed.mu is held while the consumer takes a step, so it
+// comes before any lock of the consumer. Informer.indexing is held while client-go's store adds an
+// index, and comes before client-go's locks. health.mu, gate.mu and Informers.mu are held briefly,
+// and no other lock of this package is taken under them but the sayer's.
 //
 // The package knows nothing of rules, expressions, deliveries or disks.
 package source

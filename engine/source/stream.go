@@ -50,7 +50,7 @@ func (s *stream) next() (watch.Event, error) {
 	return ev, nil
 }
 
-// isGarbled reports whether err of next is about what the body has. Otherwise the body ended, or its
+// isGarbled reports whether err of next is about the text. Otherwise the body ended, or its
 // connection.
 func isGarbled(err error) bool {
 	return errors.Is(err, errNoFrame) || errors.Is(err, errFrameTooBig)

@@ -37,7 +37,6 @@ type watching struct {
 	mu      sync.Mutex
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
-	isWell  bool               // an event of the server's watch has come
 	steady  chan struct{}      // closed once neither initial events nor wire.current are awaited
 }
 
@@ -125,18 +124,22 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 // forward forwards the events of inner until inner ends. over is true if the whole watch is over.
 func (w *watching) forward(ctx context.Context, inner *stream, release func()) (over bool) {
 	w.mu.Lock()
-	w.isWell = false
 	w.checkSteady()
 	w.mu.Unlock()
 	attended, stop := context.WithCancel(ctx)
 	defer stop()
 	var attendant sync.WaitGroup
 	attendant.Go(func() { w.attend(attended, inner) })
-	for more := true; more; {
+	for isWell, more := false, true; more; {
 		ev, err := inner.next()
+		if !isWell && err == nil && ev.Type != watch.Error {
+			isWell = true
+			w.wire.well()
+			w.wire.garbled.Store(false)
+		}
 		w.mu.Lock()
 		if more, over = w.take(ctx, ev, err, release); !more {
-			stop() // the attendant must not act after that
+			stop() // the attendant must not move the watch after that
 		}
 		w.mu.Unlock()
 	}
@@ -157,13 +160,7 @@ func (w *watching) take(
 	case ev.Type == watch.Error:
 		w.fail(ctx, ev)
 		return false, true
-	}
-	if !w.isWell {
-		w.isWell = true
-		w.wire.well()
-		w.wire.garbled.Store(false)
-	}
-	if !w.pass(ctx, ev, release) {
+	case !w.pass(ctx, ev, release):
 		return false, true
 	}
 	w.checkSteady()
@@ -182,6 +179,10 @@ func (w *watching) checkSteady() {
 	}
 }
 
+// looks is how often in a row the server must be found silent. A single look could come right after
+// informd itself had to stop, and before it has read what came meanwhile.
+const looks = 4
+
 // attend does what no event brings about, until ctx ends:
 //   - A watch without events proves well by lasting.
 //   - A resumed watch has caught up once the server is silent. An idle resource's first bookmark
@@ -192,9 +193,9 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	tuning := w.wire.tuning()
 	proven := time.NewTimer(tuning.short)
 	defer proven.Stop()
-	since, quiet, answered := time.Now(), tuning.silence, w.answered
-	silence := time.NewTimer(quiet)
-	defer silence.Stop()
+	answered, pause, silent := w.answered, tuning.silence/looks, 0
+	look := time.NewTimer(pause)
+	defer look.Stop()
 	steady, widened := w.steady, (<-chan struct{})(nil)
 	for {
 		select {
@@ -203,15 +204,16 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-proven.C:
 			w.wire.well()
 		case a := <-answered:
-			since, quiet, answered = a.at, min(quiet, tuning.hushAfter(a.took)), nil
-			silence.Reset(0)
-		case <-silence.C:
-			if left := w.silent(ctx, inner, since, quiet); left > 0 {
-				silence.Reset(left)
+			answered, pause, silent = nil, min(pause, tuning.hushAfter(a.took)/looks), 0
+			look.Reset(pause)
+		case <-look.C:
+			if silent++; !w.isSilent(ctx, inner, pause, silent) {
+				silent = 0
 			}
+			look.Reset(pause)
 		case <-steady:
-			silence.Stop()
-			steady, widened = nil, w.wire.widened
+			look.Stop()
+			answered, steady, widened = nil, nil, w.wire.widened
 		case <-widened:
 			w.widen(ctx)
 			return
@@ -219,24 +221,23 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	}
 }
 
-// silent makes a resumed watch fresh if the server has sent nothing for quiet, counted from since at
-// the earliest. Otherwise it returns how much of quiet is left.
-func (w *watching) silent(
-	ctx context.Context, inner *stream, since time.Time, quiet time.Duration,
-) (left time.Duration) {
+// isSilent reports whether the server has sent nothing for a pause. If it finds that for the last of
+// all looks, it makes a resumed watch fresh.
+func (w *watching) isSilent(
+	ctx context.Context, inner *stream, pause time.Duration, look int,
+) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ctx.Err() != nil || w.wire.current == "" {
-		return 0
+	if ctx.Err() != nil || w.wire.current == "" || inner.waited() < pause {
+		return false
 	}
-	if left = quiet - min(time.Since(since), inner.waited()); left > 0 {
-		return left
+	if look == looks {
+		if !w.fresh(ctx) {
+			w.cancel()
+		}
+		w.checkSteady()
 	}
-	if !w.fresh(ctx) {
-		w.cancel()
-	}
-	w.checkSteady()
-	return 0
+	return true
 }
 
 // widen ends the generation, once the consumer has taken all of its events.

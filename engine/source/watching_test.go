@@ -43,6 +43,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 		i, _ := idle(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		body, server := io.Pipe()
+		defer server.Close()
 		answers := make(chan answer, 1)
 		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
 		w.answered = answers
@@ -62,7 +63,6 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
 		}
-		server.Close()
 	})
 }
 
@@ -73,12 +73,13 @@ func TestEventsThatWaitAreNoSilence(t *testing.T) {
 		i, _ := idle(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		body, server := io.Pipe()
+		defer server.Close()
 		answers := make(chan answer, 1)
 		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
 		w.answered = answers
 		answers <- answer{at: time.Now().Add(-time.Hour)}
 		go w.forward(ctx, newStream(body, &entryReader{i}), func() {})
-		time.Sleep(time.Millisecond) // to read it
+		time.Sleep(time.Millisecond) // the attendant has the answer
 		_, _ = io.WriteString(server, event("MODIFIED", podAt("a", 0, 1)))
 		<-w.events
 		i.gate.leave(1, i.reached)
@@ -90,29 +91,30 @@ func TestEventsThatWaitAreNoSilence(t *testing.T) {
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
 		}
-		server.Close()
 	})
 }
 
-// A stream that is over has no attendant that still acts: the reflector may have the next watch.
+// Once its stream is over, an attendant does not act: the reflector may have the next watch.
 func TestAttendantEndsWithTheStream(t *testing.T) {
 	t.Parallel()
-	i, _ := idle(t)
-	i.parent.tuning.silence = time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	body, server := io.Pipe()
-	w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
-	w.events = make(chan watch.Event) // the reflector takes the ERROR event late
-	go func() { _, _ = io.WriteString(server, event("ERROR", failure(http.StatusGone, "Expired"))) }()
-	over := make(chan bool)
-	go func() { over <- w.forward(ctx, newStream(body, &entryReader{i}), func() {}) }()
-	time.Sleep(20 * time.Millisecond) // the attendant finds the server silent
-	<-w.events
-	if !<-over {
-		t.Error("the watch goes on")
-	}
-	if w.wire.current == "" || i.HasSynced() {
-		t.Error("a watch that was refused has caught up")
+	for _, isOver := range []bool{true, false} {
+		i, _ := idle(t)
+		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, func() {})
+		inner := newStream(http.NoBody, &entryReader{i})
+		inner.body.made = time.Now().Add(-time.Hour)
+		inner.body.since.Store(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		if isOver {
+			cancel()
+		}
+		for look := 1; look <= looks; look++ {
+			if w.isSilent(ctx, inner, time.Minute, look) == isOver {
+				t.Errorf("over %v: look %d finds the server silent: %v", isOver, look, !isOver)
+			}
+		}
+		cancel()
+		if caughtUp := w.wire.current == "" && i.HasSynced(); caughtUp == isOver {
+			t.Errorf("over %v: the watch has caught up: %v", isOver, caughtUp)
+		}
 	}
 }

@@ -23,8 +23,9 @@ import (
 // connection or a 429.) The reflector sees only what it can handle: success, a resourceVersion that
 // is too old or too new, and a server without WatchList.
 //
-// The reflector's goroutine and those of its watches use a wire one after the other. client-go
-// synchronizes the hand-over of the fields that have no lock here.
+// The reflector's goroutine and its watches use a wire one after the other, and the two goroutines of
+// a watch take turns: see watching.mu. client-go synchronizes the hand-over of the fields that have
+// no lock here.
 type wire struct {
 	informer *Informer
 	end      context.CancelCauseFunc // ends the generation, with a reason
