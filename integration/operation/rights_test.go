@@ -97,7 +97,7 @@ func TestLeastRights(t *testing.T) {
 	k.Gone("summary")
 	d.AwaitDelivered()
 	d.Poll("no right to be missing", func() bool { return d.Metric("informd_rights_missing") == "0" })
-	if log := d.Logged(); strings.Contains(log, "is forbidden") || strings.Contains(log, "403") {
+	if log := d.Logged(); strings.Contains(log, "orbidden") || strings.Contains(log, "code=403") {
 		t.Errorf("something was forbidden:\n%s", log)
 	}
 	more := harness.WriteFile(t, "more.yaml", k.Text(everyKind)+k.Text(`
