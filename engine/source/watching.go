@@ -204,7 +204,11 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-proven.C:
 			w.wire.well()
 		case a := <-answered:
-			answered, pause, silent = nil, min(pause, tuning.hushAfter(a.took)/looks), 0
+			hush := tuning.hushAfter(a.took)
+			if time.Since(a.at) > hush { // all has come by now, and has only to be read
+				hush = tuning.hush
+			}
+			answered, pause, silent = nil, min(pause, hush/looks), 0
 			look.Reset(pause)
 		case <-look.C:
 			if silent++; !w.isSilent(ctx, inner, pause, silent) {
