@@ -11,10 +11,11 @@
 //
 // # Which parts of client-go it uses
 //
-// Its REST client sends requests and reads errors (client.go). This package reads the bodies itself: lists in list.go, watches in stream.go and framer.go. It reads each object once,
-// from the bytes of the response to an entry (reader.go): compact JSON with the values of its
-// indexes. It builds no trees of maps. client-go's dynamic client would first read each list into
-// memory, and pass each event of a watch through one more goroutine.
+// Its REST client sends requests and reads errors (client.go). This package reads the bodies
+// itself: lists in list.go, watches in stream.go and framer.go. It reads each object once, from the
+// bytes of the response to an entry (reader.go): compact JSON with the values of its indexes. It
+// builds no trees of maps. client-go's dynamic client would first read each list into memory, and
+// pass each event of a watch through one more goroutine.
 //
 // SharedIndexInformer lists, watches and maintains the cache. Its Indexer holds the entries, and
 // IndexFuncs made of expressions maintain the indexes (index.go). Its Reflector sees the API server

@@ -36,29 +36,41 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// resumed begins a resumed watch whose server has answered at a time. send sends it the next event,
+// and returns when the consumer has it. It is called in a bubble of synctest.
+func resumed(t *testing.T, at time.Time) (i *Informer, send func()) {
+	i, _ = idle(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	body, server := io.Pipe()
+	answers := make(chan answer, 1)
+	answers <- answer{at: at}
+	w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
+	w.answered = answers
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.forward(ctx, newStream(body, &entryReader{i}), func() {}) }()
+	t.Cleanup(func() { _ = server.Close(); <-ended; cancel() })
+	version := 0
+	return i, func() {
+		version++
+		_, _ = io.WriteString(server, event("MODIFIED", podAt("a", version, version)))
+		<-w.events
+		i.gate.leave(uint64(version), i.reached)
+	}
+}
+
 // While informd itself pauses before it reads, a server is not silent: a resumed watch has not
 // caught up between two reads of a busy connection.
 func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i, _ := idle(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		body, server := io.Pipe()
-		defer server.Close()
-		answers := make(chan answer, 1)
-		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
-		w.answered = answers
-		answers <- answer{at: time.Now()}
-		go w.forward(ctx, newStream(body, &entryReader{i}), func() {})
+		i, send := resumed(t, time.Now())
 		for v := range 5 {
 			time.Sleep(gatherPause + gatherLate + time.Millisecond) // a timer may be that late
-			_, _ = io.WriteString(server, event("MODIFIED", podAt("a", v, v+1)))
-			<-w.events
-			i.gate.leave(uint64(v+1), i.reached)
+			send()
 			if i.HasSynced() {
 				t.Fatalf("it has caught up before event %d", v+1)
 			}
 		}
-		time.Sleep(w.wire.tuning().maxHush)
+		time.Sleep(i.parent.tuning.maxHush)
 		synctest.Wait()
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
@@ -66,27 +78,20 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 	})
 }
 
-// What came while the consumer took the list is no silence, however long ago the server has answered:
-// it still has to be read.
+// However long ago the server has answered, it must be silent from now on: what it sent while the
+// consumer took the list still has to be read.
 func TestEventsThatWaitAreNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i, _ := idle(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		body, server := io.Pipe()
-		defer server.Close()
-		answers := make(chan answer, 1)
-		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
-		w.answered = answers
-		answers <- answer{at: time.Now().Add(-time.Hour)}
-		go w.forward(ctx, newStream(body, &entryReader{i}), func() {})
-		time.Sleep(time.Millisecond) // the attendant has the answer
-		_, _ = io.WriteString(server, event("MODIFIED", podAt("a", 0, 1)))
-		<-w.events
-		i.gate.leave(1, i.reached)
+		i, send := resumed(t, time.Now().Add(-time.Hour))
+		hush := i.parent.tuning.hush
+		time.Sleep(hush - time.Millisecond)
+		send()
+		time.Sleep(hush - time.Millisecond)
+		synctest.Wait()
 		if i.HasSynced() {
-			t.Error("it has caught up before the event")
+			t.Error("it has caught up sooner than the server was silent")
 		}
-		time.Sleep(w.wire.tuning().maxHush)
+		time.Sleep(hush)
 		synctest.Wait()
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
