@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
@@ -255,6 +256,48 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 			}
 			if heard, _ := e.all(); len(heard) > 0 {
 				t.Errorf("heard %v", words(heard))
+			}
+		})
+	}
+}
+
+// The server need not look through all objects to say where it is: it is asked in one namespace,
+// unless the resource has none.
+func TestResumedInformerAsksInOneNamespace(t *testing.T) {
+	t.Parallel()
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	for resource, want := range map[schema.GroupVersionResource]string{
+		pods: "/api/v1/namespaces/default/pods", nodes: "/api/v1/nodes",
+	} {
+		t.Run(resource.Resource, func(t *testing.T) {
+			t.Parallel()
+			server := apistub.New(t)
+			server.Serve(resource, "Thing", resource == pods)
+			server.Apply(resource, `{"metadata":{"name":"a"}}`)
+			first := newCut(consumer(newEar().hear))
+			s, _ := newInformers(t, server.Config(), Options{})
+			s.Informer(Selection{Resource: resource}).Consume(first)
+			stop := run(t, s)
+			first.awaitVersion(t, server)
+			stop()
+
+			var paths sync.Map
+			server.Fail(func(r *http.Request) *metav1.Status {
+				if strings.Contains(r.URL.Query().Get("fieldSelector"), nobody) {
+					paths.Store(r.URL.Path, true)
+				}
+				return nil
+			})
+			s, _ = newInformers(t, server.Config(), Options{})
+			i := s.Informer(Selection{Resource: resource})
+			i.Consume(newCut(consumer(newEar().hear)))
+			i.Restore(first.saved())
+			run(t, s)
+			awaitSynced(t, i)
+			var got []string
+			paths.Range(func(path, _ any) bool { got = append(got, path.(string)); return true })
+			if !slices.Equal(got, []string{want}) {
+				t.Errorf("it asked at %v, want only %s", got, want)
 			}
 		})
 	}

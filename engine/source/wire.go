@@ -35,8 +35,9 @@ type wire struct {
 	exact   string
 	widened <-chan struct{} // closed when the informer is to keep more than it did when this began
 
-	saved   *Saved // nil if there is none, or once the first watch has tried to resume from it
-	resumed bool   // the list is what was saved
+	saved   *Saved     // nil if there is none, or once the first watch has tried to resume from it
+	asks    *apiClient // for the server's position; set with the first use of saved
+	resumed bool       // the list is what was saved
 	// resumption is what the reflector gets next, after resumed has become true; nil once it has
 	// it.
 	resumption *resumption
