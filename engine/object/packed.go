@@ -45,25 +45,25 @@ func FromPacked(packed []byte, with *Dictionary) (*Object, error) {
 }
 
 // readIdentity reads an object's text to its end, and returns the identity.
-func readIdentity(s *scan.Scanner) (*identity, error) {
+func readIdentity(s *scan.Scanner) (id identity, err error) {
 	kind, err := s.Kind()
 	if err != nil {
-		return nil, err
+		return id, err
 	}
 	if kind != '{' {
-		return nil, errors.New("not a JSON object")
+		return id, errors.New("not a JSON object")
 	}
 	w := walker{s: s}
 	if _, err := w.value(nil, nil, atRoot); err != nil {
-		return nil, err
+		return id, err
 	}
 	if err := s.End(); err != nil {
-		return nil, err
+		return id, err
 	}
 	if unfit := w.id.unfit(); unfit != "" {
-		return nil, errors.New(unfit)
+		return id, errors.New(unfit)
 	}
-	return &w.id, nil
+	return w.id, nil
 }
 
 // FromIdentity makes an Object with an identity and nothing else. It leaves out parts that are

@@ -25,6 +25,7 @@ type generation struct {
 	shared cache.SharedIndexInformer // nil in an empty generation
 	wire   *wire
 	told   chan struct{} // closed when the consumer has taken the list
+	once   sync.Once     // calls listed
 }
 
 // emptyGeneration empties the cache. It presents a generation that never runs and has all indexes.
@@ -110,7 +111,7 @@ func (g *generation) run(ctx context.Context) error {
 	listening.Go(func() {
 		select {
 		case <-handler.HasSyncedChecker().Done():
-			g.listed()
+			g.once.Do(g.listed)
 		case <-ctx.Done():
 		}
 	})
@@ -121,8 +122,8 @@ func (g *generation) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// listed is called when the consumer has taken all objects of the list. No watch event enters
-// before it returns.
+// listed is called once the store has the list, and the consumer knows all of its objects. No watch
+// event enters before it returns.
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
@@ -141,8 +142,8 @@ var _ cache.ResourceEventHandler = (*generation)(nil)
 // OnAdd implements cache.ResourceEventHandler.
 func (g *generation) OnAdd(obj any, isInInitialList bool) {
 	if isInInitialList && g.wire.resumed {
-		g.show()
-		return // the feed has what was saved, and the consumer knows it
+		g.once.Do(g.listed) // the feed has what was saved, and the consumer knows it
+		return
 	}
 	as := delta.Added
 	if isInInitialList {

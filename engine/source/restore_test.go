@@ -229,6 +229,39 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 	}
 }
 
+// The server's changes may enter while client-go still hands over the saved objects, which the
+// consumer knows. None of them passes for one of those.
+func TestResumedInformerHearsChangesDuringItsList(t *testing.T) {
+	t.Parallel()
+	server, s, i, e, _ := serving(t, true)
+	c := newCut(consumer(e.hear))
+	i.Consume(c)
+	const objects = 5000
+	for n := range objects {
+		server.Apply(pods, body(fmt.Sprint("o", n), 1))
+	}
+	stop := run(t, s)
+	c.awaitVersion(t, server)
+	stop()
+	var want []string
+	for n := range objects {
+		if n%30 == 0 {
+			server.Apply(pods, body(fmt.Sprint("new", n), 1))
+			want = append(want, fmt.Sprintf("added new%d 1", n))
+			server.Apply(pods, body(fmt.Sprint("o", n), 2))
+			want = append(want, fmt.Sprintf("updated o%d 1→2", n))
+		}
+	}
+	s, i, e, _, _ = next(t, server, c.saved())
+	s.tuning.silence, s.tuning.hush = patience, patience
+	run(t, s)
+	awaitSynced(t, i)
+	heard, _ := e.all()
+	if got := words(heard); !slices.Equal(got, want) {
+		t.Errorf("heard %d changes, want %d: %s", len(got), len(want), cmp.Diff(want, got))
+	}
+}
+
 // A resumed informer of objects that do not change has synced once the server has answered a
 // request after the watch: it does not wait for long silence.
 func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {

@@ -55,7 +55,7 @@ func (l *Lane) load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 			if len(found) >= maxItems {
 				return false, nil
 			}
-			_, n, ok := parseKey(at, true)
+			_, n, ok := parseDeliveryKey(at)
 			value, err := it.ValueAndErr()
 			if err != nil {
 				return false, err
@@ -95,7 +95,7 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
 		prefix := l.owner[:]
 		return scan(db, prefix, prefix, func(at []byte, it *pebble.Iterator) (bool, error) {
-			key, n, ok := parseKey(at, true)
+			key, n, ok := parseDeliveryKey(at)
 			if !ok {
 				return false, errRecord
 			}

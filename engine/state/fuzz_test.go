@@ -84,10 +84,10 @@ func FuzzDecoding(f *testing.F) {
 				t.Error(again, err)
 			}
 		}
-		if k, n, ok := parseKey(b, true); ok {
+		if k, n, ok := parseDeliveryKey(b); ok {
 			var o owner
 			copy(o[:], b)
-			if again, m, ok := parseKey(appendDeliveryKey(nil, o, k, n), true); again != k || m != n || !ok {
+			if again, m, ok := parseDeliveryKey(appendDeliveryKey(nil, o, k, n)); again != k || m != n || !ok {
 				t.Error(again, m, ok)
 			}
 		}

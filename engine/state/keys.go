@@ -97,11 +97,11 @@ func appendDeliveryKey(b []byte, o owner, key delta.Key, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendObjectKey(b, o, key), n)
 }
 
-// parseKey reads what follows the owner in the key of an object or of a delivery (numbered).
-func parseKey(key []byte, numbered bool) (k delta.Key, n uint64, ok bool) {
+// parseDeliveryKey reads what follows the owner in the key of a delivery.
+func parseDeliveryKey(key []byte) (k delta.Key, n uint64, ok bool) {
 	r := reader{left: key[min(len(key), len(owner{})):]}
 	k = delta.Key{Namespace: r.string(), Name: r.string()}
-	if numbered && len(r.left) == 8 {
+	if len(r.left) == 8 {
 		n, r.left = binary.BigEndian.Uint64(r.left), nil
 	}
 	return k, n, r.end() == nil

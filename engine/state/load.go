@@ -91,8 +91,41 @@ type loader struct {
 // raw is the key and the record of one object.
 type raw struct{ key, value []byte }
 
-// chunk is how many objects one goroutine decodes at a time.
-const chunk = 256
+// batch is the records that one goroutine decodes at a time, and the memory that they share.
+type batch struct {
+	records []raw
+	memory  []byte
+}
+
+// A batch is full when it has so many records, or so many bytes. A record can be larger than that.
+const (
+	batchRecords = 256
+	batchBytes   = 1 << 20
+)
+
+// batches are reused, because their memory would be half of what loading allocates.
+var batches = sync.Pool{New: func() any { return &batch{records: make([]raw, 0, batchRecords)} }}
+
+func (b *batch) isFull() bool {
+	return len(b.records) == batchRecords || len(b.memory) >= batchBytes
+}
+
+// add copies a record into the batch.
+func (b *batch) add(key, value []byte) {
+	from := len(b.memory)
+	b.memory = append(append(b.memory, key...), value...)
+	b.records = append(b.records, raw{b.memory[from : from+len(key)], b.memory[from+len(key):]})
+}
+
+// recycle gives the batch to whoever needs one next, unless it has become too large.
+func (b *batch) recycle() {
+	if cap(b.memory) > 4*batchBytes {
+		return
+	}
+	clear(b.records)
+	b.records, b.memory = b.records[:0], b.memory[:0]
+	batches.Put(b)
+}
 
 func (l *loader) run(db pebble.Reader) error {
 	text, ok, err := get(db, informerKey(l.informer.owner))
@@ -107,13 +140,14 @@ func (l *loader) run(db pebble.Reader) error {
 	}
 	workers := errgroup.Group{}
 	workers.SetLimit(runtime.GOMAXPROCS(0))
-	pending := make([]raw, 0, chunk)
-	var memory []byte
+	pending := batches.Get().(*batch)
 	flush := func() {
-		if rest := pending; len(rest) > 0 {
-			workers.Go(func() error { return l.decode(db, rest) })
-		}
-		pending, memory = make([]raw, 0, chunk), nil
+		full := pending
+		workers.Go(func() error {
+			defer full.recycle()
+			return l.decode(db, full.records)
+		})
+		pending = batches.Get().(*batch)
 	}
 	prefix := l.informer.owner[:]
 	err = scan(db, prefix, prefix, func(key []byte, it *pebble.Iterator) (bool, error) {
@@ -121,10 +155,7 @@ func (l *loader) run(db pebble.Reader) error {
 		if err != nil {
 			return false, err
 		}
-		from := len(memory)
-		memory = append(append(memory, key...), value...)
-		pending = append(pending, raw{memory[from : from+len(key)], memory[from+len(key):]})
-		if len(pending) == chunk {
+		if pending.add(key, value); pending.isFull() {
 			flush()
 		}
 		return true, nil
@@ -148,6 +179,7 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 		inside  = make([][]string, 0, len(all))
 		known   = make(map[string][]string) // most objects are inside the same rules
 		with    = make(map[dictionaryID]*object.Dictionary)
+		key     []byte
 	)
 	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
 		if d := with[id]; d != nil {
@@ -158,15 +190,9 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 		return d, err
 	}
 	for _, raw := range all {
-		key, _, ok := parseKey(raw.key, false)
-		if !ok {
-			return errRecord
-		}
 		r := reader{left: raw.value}
 		r.version()
-		before := r.left
-		rules := r.strings()
-		coded := before[:len(before)-len(r.left)]
+		coded := r.skipStrings()
 		o, id, err := r.object(dictionary)
 		if err == nil {
 			err = r.end()
@@ -174,12 +200,15 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 		if err != nil {
 			return err
 		}
-		if o == nil || o.Namespace() != key.Namespace || o.Name() != key.Name {
+		if o == nil {
 			return errRecord
 		}
-		if shared, ok := known[string(coded)]; ok {
-			rules = shared
-		} else {
+		if key = appendObjectKey(key[:0], l.informer.owner, keyOf(o)); !bytes.Equal(raw.key, key) {
+			return errRecord
+		}
+		rules, ok := known[string(coded)]
+		if !ok {
+			rules = (&reader{left: coded}).strings()
 			known[string(coded)] = rules
 		}
 		objects, packed = append(objects, o), append(packed, id)

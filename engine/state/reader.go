@@ -89,6 +89,18 @@ func (r *reader) strings() []string {
 	return list
 }
 
+// skipStrings returns the part of the input from which strings would read.
+func (r *reader) skipStrings() []byte {
+	from := r.left
+	for range r.count() {
+		if r.bad {
+			return nil
+		}
+		r.bytes()
+	}
+	return from[:len(from)-len(r.left)]
+}
+
 func (r *reader) time() time.Time {
 	if r.byte() == 0 {
 		return time.Time{}
