@@ -54,8 +54,9 @@
 //     logs it once and recovers when it can.
 //   - A panic of an index function or a consumer, or an unreadable object, stops nothing. The
 //     informer counts each.
-//   - At most 4096 watch events of an informer are in flight (each at most 16 MiB), and at most
-//     eight lists run at once. The size of a list is not bounded: it is the cluster's own state.
+//   - At most 4096 watch events of an informer are in flight (each at most 16 MiB), besides up to 64
+//     that it has just read, and at most eight lists run at once. The size of a list is not bounded:
+//     it is the cluster's own state.
 //
 // An informer may also have one fixed object and no wire: see Informers.Fixed. A Hand begins it.
 //

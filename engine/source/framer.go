@@ -66,6 +66,14 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
+// hasLine reports whether the buffer has the next frame, as far as line breaks tell.
+func (r *frameReader) hasLine() bool {
+	if r.skipSpace(); !r.lines {
+		return false
+	}
+	return bytes.IndexByte(r.buf[r.seen:], '\n') >= 0
+}
+
 // ended returns the error for the end of the body.
 func (r *frameReader) ended() error {
 	switch {

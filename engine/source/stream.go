@@ -36,6 +36,24 @@ func (s *stream) close() { _ = s.body.Close() }
 // waited returns how long next has been waiting for the server, and 0 if it is not.
 func (s *stream) waited() time.Duration { return s.body.waited() }
 
+// received is what next of a stream has returned.
+type received struct {
+	event watch.Event
+	err   error
+}
+
+// read waits for an event, and appends it to all, with those that have come as a whole by then. all
+// gets no longer than most. Whoever takes them wakes up once for all of them. An error is the last.
+func (s *stream) read(all []received, most int) []received {
+	for {
+		ev, err := s.next()
+		all = append(all, received{ev, err})
+		if err != nil || len(all) >= most || !s.frames.hasLine() {
+			return all
+		}
+	}
+}
+
 // next waits for an event, and returns it. The event has an *entry or a *metav1.Status. An error
 // ends the watch; see isGarbled.
 func (s *stream) next() (watch.Event, error) {

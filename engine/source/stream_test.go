@@ -4,13 +4,54 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/integration/apistub"
 )
+
+// Events that have come together are read together. read waits only for the first, and for no
+// event that has not come as a whole.
+func TestStreamReadsTogetherWhatCameTogether(t *testing.T) {
+	t.Parallel()
+	s, _ := newInformers(t, apistub.New(t).Config(), Options{})
+	reader := s.Informer(Selection{Resource: pods}).client.reader
+	last := event("MODIFIED", podAt("a", 6, 6))
+	for _, c := range []struct {
+		reason, first, second string // what comes at first, and once that has been read
+		want                  []int
+	}{
+		{"lines", event("ADDED", podAt("a", 1, 1)) + event("MODIFIED", podAt("a", 2, 2)) + last[:40], last[40:], []int{2, 1, 1}},
+		{"empty lines", event("ADDED", podAt("a", 1, 1)) + " \n\n" + event("MODIFIED", podAt("a", 2, 2)) + "\n", last, []int{2, 1, 1}},
+		{"more than may be", strings.Repeat(event("ADDED", podAt("a", 1, 1)), 7), last, []int{5, 2, 1, 1}},
+		{"no lines", pretty(event("ADDED", podAt("a", 1, 1)) + event("MODIFIED", podAt("a", 2, 2))), last, []int{1, 1, 1, 1}},
+		{"no event", event("ADDED", podAt("a", 1, 1)) + "no JSON\n" + last, "", []int{2}},
+	} {
+		body, server := io.Pipe()
+		watch := newStream(body, reader)
+		go func() {
+			_, _ = io.WriteString(server, c.first)
+			_, _ = io.WriteString(server, c.second) // the pipe waits for a Read of each
+			_ = server.Close()
+		}()
+		var got []int
+		for more := true; more; {
+			all := watch.read(nil, 5)
+			got = append(got, len(all))
+			more = all[len(all)-1].err == nil
+		}
+		watch.close()
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: read %v events, want %v", c.reason, got, c.want)
+		}
+	}
+}
 
 // The cases are contents of a watch, and what the informer makes of them. Before each case a list
 // brings pod a in state 1, at resourceVersion 10. After each case a watch brings pod end, so the

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// readAhead is how many events may wait for the reflector. Beyond that, the informer stops reading
-// the watch.
+// readAhead is how many events are read together at most, and how many may wait for the reflector.
+// Beyond that, the informer stops reading the watch.
 const readAhead = 64
 
 // watching is one watch as the reflector sees it. One goroutine reads the server's watch and passes
@@ -130,18 +130,23 @@ func (w *watching) forward(ctx context.Context, inner *stream, release func()) (
 	defer stop()
 	var attendant sync.WaitGroup
 	attendant.Go(func() { w.attend(attended, inner) })
+	var read []received
 	for isWell, more := false, true; more; {
-		ev, err := inner.next()
-		if !isWell && err == nil && ev.Type != watch.Error {
+		read = inner.read(read[:0], readAhead)
+		if !isWell && read[0].err == nil && read[0].event.Type != watch.Error {
 			isWell = true
 			w.wire.well()
 			w.wire.garbled.Store(false)
 		}
 		w.mu.Lock()
-		if more, over = w.take(ctx, ev, err, release); !more {
+		for n := 0; more && n < len(read); n++ {
+			more, over = w.take(ctx, read[n].event, read[n].err, release)
+		}
+		if !more {
 			stop() // the attendant must not move the watch after that
 		}
 		w.mu.Unlock()
+		clear(read)
 	}
 	attendant.Wait()
 	return over
