@@ -65,7 +65,7 @@
 //
 // # Locks
 //
-// watching.mu is held while an event is passed on, which may wait for room, or for the consumer to
+// watching.mu is held while events are passed on, which may wait for room, or for the consumer to
 // take a list. It comes before all others. feed.mu is held while the consumer takes a step, so it
 // comes before any lock of the consumer. Informer.indexing is held while client-go's store adds an
 // index, and comes before client-go's locks. health.mu, gate.mu and Informers.mu are held briefly,

@@ -24,7 +24,8 @@ type generation struct {
 
 	shared cache.SharedIndexInformer // nil in an empty generation
 	wire   *wire
-	told   chan struct{} // closed when the consumer has taken the list
+	told   chan struct{} // closed once the consumer knows all objects of the list
+	handed chan struct{} // closed once client-go has handed over the list, after told
 	once   sync.Once     // calls listed
 }
 
@@ -48,8 +49,13 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	if saved != nil && saved.ResourceVersion != "" { // it has all that existed then
 		arrival = delta.Added
 	}
-	g := &generation{informer: i, arrival: arrival, told: make(chan struct{})}
-	g.wire = &wire{informer: i, saved: saved, told: g.told, floor: i.LastSyncResourceVersion()}
+	g := &generation{
+		informer: i, arrival: arrival, told: make(chan struct{}), handed: make(chan struct{}),
+	}
+	g.wire = &wire{
+		informer: i, saved: saved, told: g.told, handed: g.handed,
+		floor: i.LastSyncResourceVersion(),
+	}
 	// ResyncPeriod stays 0, because client-go would hand over every object at once. The feed does
 	// the resyncs.
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -112,6 +118,7 @@ func (g *generation) run(ctx context.Context) error {
 		select {
 		case <-handler.HasSyncedChecker().Done():
 			g.once.Do(g.listed)
+			close(g.handed)
 		case <-ctx.Done():
 		}
 	})
@@ -123,7 +130,8 @@ func (g *generation) run(ctx context.Context) error {
 }
 
 // listed is called once the store has the list, and the consumer knows all of its objects. No watch
-// event enters before it returns.
+// event enters before it returns. A consumer knows a saved list as soon as the store has it. That is
+// before client-go hands over the first object, with its feature AtomicFIFO, which is on by default.
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up

@@ -296,7 +296,7 @@ type Stats struct {
 	ConsumerPanics  uint64
 	Lists           uint64 // initial states received, by list or WatchList
 	Watches         uint64 // watches opened
-	Pending         int    // watch events that were read and not yet taken by the consumer
+	Pending         int    // watch events on their way to the consumer
 	ResourceVersion string // of the cache
 }
 

@@ -50,15 +50,15 @@ type tuning struct {
 	pause, maxPause  time.Duration // between attempts: first, and longest after doubling
 	unreachablePause time.Duration // the longest pause while the API server cannot be reached
 	poll             time.Duration // between questions to discovery
-	inFlight         int           // watch events read and not taken at which reading stops
+	inFlight         int           // watch events on their way to the consumer, at most
 	chunk            int           // objects per turn, in resyncs and when a resource is gone
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
 	// A resumed watch that is silent for this long has caught up. If the server has answered
-	// another request since the watch was opened, it need only be silent for ten times as long as
-	// that took, but at least for hush and at most for maxHush. hush is longer than informd's own
-	// pauses: a busy connection may hand over an event 11 ms late (gather.go).
+	// another request since the watch was opened, it need be silent only for some times as long as
+	// that took (see answer.hush), at least for hush and at most for maxHush. hush is longer than
+	// informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
 	silence, hush, maxHush time.Duration
 }
 

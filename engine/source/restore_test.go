@@ -295,45 +295,68 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 }
 
 // The server need not look through all objects to say where it is: it is asked in one namespace,
-// unless the resource has none.
+// unless the resource has none, or the server refuses that.
 func TestResumedInformerAsksInOneNamespace(t *testing.T) {
 	t.Parallel()
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	for resource, want := range map[schema.GroupVersionResource]string{
-		pods: "/api/v1/namespaces/default/pods", nodes: "/api/v1/nodes",
+	const everywhere, one = "/api/v1/pods", "/api/v1/namespaces/default/pods"
+	for name, c := range map[string]struct {
+		resource schema.GroupVersionResource
+		refused  int32 // the status for the question in one namespace
+		want     []string
+	}{
+		"with namespaces":    {pods, 0, []string{one}},
+		"without namespaces": {nodes, 0, []string{"/api/v1/nodes"}},
+		"not found":          {pods, http.StatusNotFound, []string{one, everywhere}},
+		"forbidden":          {pods, http.StatusForbidden, []string{one, everywhere}},
+		"once too many":      {pods, http.StatusTooManyRequests, []string{one}},
 	} {
-		t.Run(resource.Resource, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := apistub.New(t)
-			server.Serve(resource, "Thing", resource == pods)
-			server.Apply(resource, `{"metadata":{"name":"a"}}`)
+			server.Serve(c.resource, "Thing", c.resource == pods)
+			server.Apply(c.resource, `{"metadata":{"name":"a"}}`)
 			first := newCut(consumer(newEar().hear))
 			s, _ := newInformers(t, server.Config(), Options{})
-			s.Informer(Selection{Resource: resource}).Consume(first)
+			s.Informer(Selection{Resource: c.resource}).Consume(first)
 			stop := run(t, s)
 			first.awaitVersion(t, server)
 			stop()
 
 			var paths sync.Map
 			server.Fail(func(r *http.Request) *metav1.Status {
-				if strings.Contains(r.URL.Query().Get("fieldSelector"), nobody) {
-					paths.Store(r.URL.Path, true)
+				if !strings.Contains(r.URL.Query().Get("fieldSelector"), nobody) {
+					return nil
 				}
-				return nil
+				_, again := paths.Swap(r.URL.Path, true)
+				if c.refused == 0 || r.URL.Path != one || again && c.refused == http.StatusTooManyRequests {
+					return nil
+				}
+				return &metav1.Status{Status: metav1.StatusFailure, Code: c.refused, Reason: reasonFor(c.refused)}
 			})
-			s, _ = newInformers(t, server.Config(), Options{})
-			i := s.Informer(Selection{Resource: resource})
-			i.Consume(newCut(consumer(newEar().hear)))
+			s, lines := newInformers(t, server.Config(), Options{})
+			i := s.Informer(Selection{Resource: c.resource})
+			i.Consume(consumer(newEar().hear))
 			i.Restore(first.saved())
 			run(t, s)
 			awaitSynced(t, i)
 			var got []string
 			paths.Range(func(path, _ any) bool { got = append(got, path.(string)); return true })
-			if !slices.Equal(got, []string{want}) {
-				t.Errorf("it asked at %v, want only %s", got, want)
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("it asked at %v, want %v", got, c.want)
+			}
+			if lines.count("cannot resume") != 0 {
+				t.Error("it has not resumed")
 			}
 		})
 	}
+}
+
+func reasonFor(code int32) metav1.StatusReason {
+	return map[int32]metav1.StatusReason{
+		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusForbidden: metav1.StatusReasonForbidden,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+	}[code]
 }
 
 func TestHushFollowsTheServersAnswer(t *testing.T) {
@@ -346,6 +369,29 @@ func TestHushFollowsTheServersAnswer(t *testing.T) {
 	} {
 		if got := set.hushAfter(took); got != want {
 			t.Errorf("after an answer in %v the watch must be silent for %v, want %v", took, got, want)
+		}
+	}
+}
+
+// What came while informd was busy has only to be read. But the server may have had no room to send
+// all of it, and a list would hide what came and went.
+func TestHushAfterALateLook(t *testing.T) {
+	t.Parallel()
+	set := tuning{hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond}
+	for _, c := range []struct {
+		ago, took time.Duration
+		isPartial bool
+		want      time.Duration
+	}{
+		{0, 3 * time.Millisecond, false, 30 * time.Millisecond},
+		{time.Hour, 3 * time.Millisecond, false, 10 * time.Millisecond},
+		{time.Hour, 30 * time.Millisecond, false, 60 * time.Millisecond},
+		{time.Hour, time.Second, false, 100 * time.Millisecond},
+		{time.Hour, 0, true, 100 * time.Millisecond},
+	} {
+		a := answer{time.Now().Add(-c.ago), c.took}
+		if got := a.hush(set, c.isPartial); got != c.want {
+			t.Errorf("%+v: the watch must be silent for %v", c, got)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	processors "runtime"
 	"sync"
 	"sync/atomic"
@@ -97,6 +98,22 @@ type answer struct {
 	took time.Duration
 }
 
+// hush returns how long a resumed watch must be silent after the answer, so that it has caught up.
+// isPartial says that parts of objects were saved: a list ends such a watch, and would not tell of
+// what came and went.
+func (a answer) hush(t tuning, isPartial bool) time.Duration {
+	if isPartial {
+		return t.maxHush
+	}
+	hush := t.hushAfter(a.took)
+	if time.Since(a.at) <= hush {
+		return hush
+	}
+	// What has come meanwhile has only to be read. The server sends the rest, if it had no room,
+	// within a round trip after that.
+	return max(t.hush, min(2*a.took, t.maxHush))
+}
+
 // ask asks the server for its resourceVersion once more, after the watch was opened. A server that
 // has answered that has seen all changes before the question, and has sent them, or will at once.
 // The returned channel gets the answer, and nothing if there is none.
@@ -136,6 +153,10 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 		}
 		defer release()
 		current, err = w.asks.current(ctx)
+		if refuses(err) && w.asks != w.informer.client {
+			w.asks = w.informer.client // the namespace may be what is refused
+			current, err = w.asks.current(ctx)
+		}
 		return err
 	})
 	if err != nil {
@@ -156,6 +177,16 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 func noSuchList(err error) bool {
 	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
+}
+
+// refuses reports whether err is the server's answer that it will not serve such a request.
+func refuses(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code/100 == 4 && code != http.StatusTooManyRequests
 }
 
 // nobody is a name that no object has.

@@ -32,7 +32,7 @@ type watching struct {
 	// It is nil otherwise.
 	answered <-chan answer
 
-	// mu is held while an event is passed on, and while the attendant acts. It guards the fields
+	// mu is held while events are passed on, and while the attendant acts. It guards the fields
 	// below, and wire.current.
 	mu      sync.Mutex
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
@@ -201,7 +201,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	answered, pause, silent := w.answered, tuning.silence/looks, 0
 	look := time.NewTimer(pause)
 	defer look.Stop()
-	steady, widened := w.steady, (<-chan struct{})(nil)
+	steady, handed, widened := w.steady, (<-chan struct{})(nil), (<-chan struct{})(nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -209,10 +209,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-proven.C:
 			w.wire.well()
 		case a := <-answered:
-			hush := tuning.hushAfter(a.took)
-			if time.Since(a.at) > hush { // all has come by now, and has only to be read
-				hush = tuning.hush
-			}
+			hush := a.hush(tuning, w.wire.parts)
 			answered, pause, silent = nil, min(pause, hush/looks), 0
 			look.Reset(pause)
 		case <-look.C:
@@ -222,7 +219,9 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 			look.Reset(pause)
 		case <-steady:
 			look.Stop()
-			answered, steady, widened = nil, nil, w.wire.widened
+			answered, steady, handed = nil, nil, w.wire.handed
+		case <-handed:
+			handed, widened = nil, w.wire.widened
 		case <-widened:
 			w.widen(ctx)
 			return

@@ -123,3 +123,31 @@ func TestAttendantEndsWithTheStream(t *testing.T) {
 		}
 	}
 }
+
+// The position that a new list begins with is the store's, which stays the saved one until client-go
+// has handed over the saved list. The consumer's may be ahead of it by then.
+func TestWideningWaitsForTheHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, _ := idle(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		past, handed := make(chan struct{}), make(chan struct{})
+		close(past)
+		var why error
+		wire := &wire{
+			informer: i, told: past, handed: handed, widened: past, end: func(err error) { why = err },
+		}
+		w := newWatching(wire, metav1.ListOptions{}, cancel)
+		w.checkSteady()
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.attend(ctx, newStream(http.NoBody, &entryReader{i})) }()
+		time.Sleep(time.Hour)
+		if why != nil {
+			t.Errorf("it ends before client-go has handed over the list: %v", why)
+		}
+		close(handed)
+		<-ended
+		if !errors.Is(why, errRelist) {
+			t.Errorf("it does not list again: %v", why)
+		}
+	})
+}

@@ -29,14 +29,15 @@ import (
 type wire struct {
 	informer *Informer
 	end      context.CancelCauseFunc // ends the generation, with a reason
-	told     <-chan struct{}         // closed when the consumer has taken the list
+	told     <-chan struct{}         // closed once the consumer knows all objects of the list
+	handed   <-chan struct{}         // closed once client-go has handed over the list, after told
 	// exact is the resourceVersion at which the list is to be, so that no change is missed; empty once
 	// the server has refused it, and for most generations.
 	exact   string
 	widened <-chan struct{} // closed when the informer is to keep more than it did when this began
 
 	saved   *Saved     // nil if there is none, or once the first watch has tried to resume from it
-	asks    *apiClient // for the server's position; set with the first use of saved
+	asks    *apiClient // for the server's position; resume sets it
 	resumed bool       // the list is what was saved
 	// resumption is what the reflector gets next, after resumed has become true; nil once it has
 	// it.

@@ -160,9 +160,10 @@ func (l *loader) run(db pebble.Reader) error {
 		}
 		return true, nil
 	})
-	if err == nil {
+	if err == nil && len(pending.records) > 0 {
 		flush()
 	}
+	pending.recycle()
 	return errors.Join(err, workers.Wait())
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 // Run writes the recorded changes until ctx ends. Then it writes the rest and closes the store.
-// Call it once, after everything was loaded. It returns nil. A failing disk delays the return by at
-// most about five seconds. Run then logs how much is not on disk, and leaves behind a goroutine and
-// those of Pebble. When the disk recovers, they write and close after all, and only then release
-// the directory.
+// Call it once, after everything was loaded. It returns nil. A failing disk, or a slow one, delays
+// the return by at most about five seconds. Run then logs how much is not on disk, and leaves behind
+// a goroutine and those of Pebble. When the disk recovers, they write and close after all, and only
+// then release the directory.
 func (s *Store) Run(ctx context.Context) error {
 	s.running.Store(true)
 	s.started.reach(1)
@@ -44,6 +44,11 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
+		if status.Unwritten == 0 {
+			s.opts.Logger.Info("the end of the state's log could not be moved into its database in time: "+
+				"the next start does that, and nothing is lost", "dir", s.dir)
+			return
+		}
 		s.opts.Logger.Error("the last records of the state could not be written: "+
 			"the next start resumes from the last write", "dir", s.dir,
 			"records", status.Unwritten, "bytes", status.UnwrittenBytes,

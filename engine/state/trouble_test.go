@@ -267,6 +267,29 @@ func TestShutdownWithASickDisk(t *testing.T) {
 	l.found(t, again)
 }
 
+// What waits is only to be moved from the log: nothing is lost, and nothing is said to be.
+func TestShutdownWithASlowDisk(t *testing.T) {
+	memory := vfs.NewMem()
+	disk := newSickFS(memory)
+	var log journal
+	o := onMemory(disk)
+	o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
+	l := live(t, open(t, "/state", o))
+	l.record(10)
+	l.written()
+	eventually(t, "everything is on disk", func() bool { return l.Status().Unwritten == 0 })
+	disk.hang()
+	l.stop() // must return
+	if log.count("the next start does that") != 1 || log.count("could not be written") != 0 {
+		t.Errorf("logged %s", log.b.String())
+	}
+	disk.heal()
+	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
+	again := open(t, "/state", onMemory(memory))
+	defer closed(t, again)
+	l.found(t, again)
+}
+
 func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
 	disk := newSickFS(vfs.NewMem())
 	disk.fall(failing(syscall.EROFS))
