@@ -245,49 +245,36 @@ func TestStartOnASickDisk(t *testing.T) {
 	}
 }
 
+// What is only to be moved from the log is not lost, and is not said to be.
 func TestShutdownWithASickDisk(t *testing.T) {
-	memory := vfs.NewMem()
-	disk := newSickFS(memory)
-	var log journal
-	o := onMemory(disk)
-	o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
-	l := live(t, open(t, "/state", o))
-	l.record(10)
-	l.written()
-	disk.hang()
-	l.record(10)
-	l.stop() // must return
-	if log.count("last records of the state could not be written") != 1 {
-		t.Errorf("logged %s", log.b.String())
+	const lost, late = "the last records of the state could not be written", "the next start does that"
+	for _, c := range []struct {
+		records int    // recorded once the disk is sick
+		says    string // and nothing else of these two
+	}{{10, lost}, {0, late}} {
+		memory := vfs.NewMem()
+		disk := newSickFS(memory)
+		var log journal
+		o := onMemory(disk)
+		o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
+		l := live(t, open(t, "/state", o))
+		l.record(10)
+		l.written()
+		eventually(t, "everything is on disk", func() bool { return l.Status().Unwritten == 0 })
+		disk.hang()
+		if c.records > 0 {
+			l.record(c.records)
+		}
+		l.stop() // must return
+		if log.count(c.says) != 1 || log.count(lost)+log.count(late) != 1 {
+			t.Errorf("%d records: logged %s", c.records, log.b.String())
+		}
+		disk.heal() // goroutines that wait for the disk end now, or goleak reports them
+		eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
+		again := open(t, "/state", onMemory(memory))
+		l.found(t, again)
+		closed(t, again)
 	}
-	disk.heal() // goroutines that wait for the disk end now, or goleak reports them
-	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
-	again := open(t, "/state", onMemory(memory))
-	defer closed(t, again)
-	l.found(t, again)
-}
-
-// What waits is only to be moved from the log: nothing is lost, and nothing is said to be.
-func TestShutdownWithASlowDisk(t *testing.T) {
-	memory := vfs.NewMem()
-	disk := newSickFS(memory)
-	var log journal
-	o := onMemory(disk)
-	o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
-	l := live(t, open(t, "/state", o))
-	l.record(10)
-	l.written()
-	eventually(t, "everything is on disk", func() bool { return l.Status().Unwritten == 0 })
-	disk.hang()
-	l.stop() // must return
-	if log.count("the next start does that") != 1 || log.count("could not be written") != 0 {
-		t.Errorf("logged %s", log.b.String())
-	}
-	disk.heal()
-	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
-	again := open(t, "/state", onMemory(memory))
-	defer closed(t, again)
-	l.found(t, again)
 }
 
 func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
