@@ -66,7 +66,8 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
-// hasLine reports whether the buffer has the next frame, as far as line breaks tell.
+// hasLine reports whether the buffer holds a whole line, which next would return without waiting. It
+// is false while a frame may be more than a line.
 func (r *frameReader) hasLine() bool {
 	if r.skipSpace(); !r.lines {
 		return false

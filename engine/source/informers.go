@@ -56,9 +56,9 @@ type tuning struct {
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
 	// A resumed watch that is silent for this long has caught up. If the server has answered
-	// another request since the watch was opened, it need be silent only for some times as long as
-	// that took (see answer.hush), at least for hush and at most for maxHush. hush is longer than
-	// informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
+	// another request since the watch was opened, a multiple of the time that took is enough (see
+	// answer.hush), but at least hush, and at most maxHush. hush is longer than informd's own pauses:
+	// a busy connection may hand over an event 11 ms late (gather.go).
 	silence, hush, maxHush time.Duration
 }
 

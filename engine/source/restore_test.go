@@ -294,8 +294,8 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 	}
 }
 
-// The server need not look through all objects to say where it is: it is asked in one namespace,
-// unless the resource has none, or the server refuses that.
+// A resumed informer asks for the server's position in one namespace, so that the server does not
+// look through all objects. It asks in all of them if the resource has none, or if the server refuses.
 func TestResumedInformerAsksInOneNamespace(t *testing.T) {
 	t.Parallel()
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}

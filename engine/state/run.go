@@ -44,7 +44,7 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
-		if status.Unwritten == 0 {
+		if status.Unwritten == 0 && !s.broken.Load() { // a broken store has dropped its records
 			s.opts.Logger.Info("the end of the state's log could not be moved into its database in time: "+
 				"the next start does that, and nothing is lost", "dir", s.dir)
 			return
