@@ -131,8 +131,8 @@ func (g *generation) run(ctx context.Context) error {
 
 // listed is called once the store has the list, and the consumer knows all of its objects. No watch
 // event enters before it returns. A consumer knows a saved list as soon as the store has it.
-// client-go's feature AtomicFIFO, which is on by default, fills the store before it hands over the
-// first object.
+// client-go's feature AtomicFIFO, which New demands, fills the store before it hands over the first
+// object.
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up

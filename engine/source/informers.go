@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -55,24 +56,18 @@ type tuning struct {
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
-	// A resumed watch that is silent for this long has caught up. If the server has answered
-	// another request since the watch was opened, a multiple of the time that took is enough (see
-	// answer.hush), but at least hush, and at most maxHush. hush is longer than informd's own pauses:
-	// a busy connection may hand over an event 11 ms late (gather.go).
-	silence, hush, maxHush time.Duration
-}
-
-// hushAfter returns how long a resumed watch must be silent, after the server took so long to
-// answer. A server that is slow to answer is also slow to send events.
-func (t tuning) hushAfter(took time.Duration) time.Duration {
-	return max(t.hush, min(10*took, t.maxHush))
+	// A resumed watch that is silent for silence has caught up. If the server has answered another
+	// request since the watch was opened, a multiple of the time that took is enough (see
+	// answer.hush), but at least hush, or partHush if parts of objects were saved. hush is longer than
+	// informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
+	silence, hush, partHush time.Duration
 }
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
 	calm: time.Minute, silence: time.Second,
-	hush: 20 * time.Millisecond, maxHush: 100 * time.Millisecond,
+	hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must
@@ -80,7 +75,7 @@ var defaultTuning = tuning{
 // config. New starts nothing and sends no request. The informers use disco only to learn whether a
 // resource is served; its answers must come from the server, not from a cache. They ignore config's
 // rate limits, and bound concurrent lists instead. New returns an error if config has no usable
-// host.
+// host, or if client-go's feature AtomicFIFO, which is on by default, has been switched off.
 func New(
 	config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options,
 ) (*Informers, error) {
@@ -92,6 +87,9 @@ func New(
 	}
 	if o.Starts <= 0 {
 		o.Starts = 8
+	}
+	if !features.FeatureGates().Enabled(features.AtomicFIFO) {
+		return nil, errNotAtomic
 	}
 	watches, err := gathering(config)
 	if err != nil {
@@ -115,6 +113,11 @@ func New(
 		wake:   make(chan struct{}, 1),
 	}, nil
 }
+
+// errNotAtomic refuses a client-go that hands over objects of a list before its store has them all:
+// see generation.listed.
+var errNotAtomic = errors.New("source: client-go's feature AtomicFIFO is switched off, but informd " +
+	"relies on it: remove KUBE_FEATURE_AtomicFIFO from the environment")
 
 // Informer returns the informer of sel. The first call makes it. It must be configured before Start
 // is called.

@@ -8,9 +8,21 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
 
 	"github.com/informd/informd/integration/apistub"
 )
+
+// Without AtomicFIFO a resumed informer would be ready before its store has all objects. The
+// environment may switch it off, as that of any program with client-go.
+func TestNoInformersWithoutAtomicFIFO(t *testing.T) { // not parallel: others need the feature
+	config := apistub.New(t).Config()
+	featurestesting.SetFeatureDuringTest(t, features.AtomicFIFO, false)
+	if _, err := New(config, http.DefaultClient, nil, Options{}); err != errNotAtomic {
+		t.Errorf("error %v", err)
+	}
+}
 
 // The informer waits for a resource that is not served yet. Its objects did not exist when the
 // informer first looked, so they are added. When the resource goes, each object is deleted once,

@@ -359,35 +359,27 @@ func reasonFor(code int32) metav1.StatusReason {
 	}[code]
 }
 
+// A resumed watch must be silent for longer if the server was slow to answer. What came while informd
+// was busy has only to be read, but the server may have had no room to send all of it. A list would
+// hide what came and went.
 func TestHushFollowsTheServersAnswer(t *testing.T) {
 	t.Parallel()
-	set := tuning{hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond}
-	for took, want := range map[time.Duration]time.Duration{
-		0:                    10 * time.Millisecond, // the shortest
-		3 * time.Millisecond: 30 * time.Millisecond,
-		time.Second:          100 * time.Millisecond, // the longest
-	} {
-		if got := set.hushAfter(took); got != want {
-			t.Errorf("after an answer in %v the watch must be silent for %v, want %v", took, got, want)
-		}
-	}
-}
-
-// What came while informd was busy has only to be read. But the server may have had no room to send
-// all of it, and a list would hide what came and went.
-func TestHushAfterALateLook(t *testing.T) {
-	t.Parallel()
-	set := tuning{hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond}
+	set := tuning{hush: 10 * time.Millisecond, partHush: 100 * time.Millisecond, silence: time.Second}
+	const now, late = -time.Hour, time.Hour // since the answer
 	for _, c := range []struct {
 		ago, took time.Duration
 		isPartial bool
 		want      time.Duration
 	}{
-		{0, 3 * time.Millisecond, false, 30 * time.Millisecond},
-		{time.Hour, 3 * time.Millisecond, false, 10 * time.Millisecond},
-		{time.Hour, 30 * time.Millisecond, false, 60 * time.Millisecond},
-		{time.Hour, time.Second, false, 100 * time.Millisecond},
-		{time.Hour, 0, true, 100 * time.Millisecond},
+		{now, 0, false, 10 * time.Millisecond},
+		{now, 3 * time.Millisecond, false, 30 * time.Millisecond},
+		{now, 150 * time.Millisecond, false, time.Second},
+		{late, 3 * time.Millisecond, false, 10 * time.Millisecond},
+		{late, 30 * time.Millisecond, false, 60 * time.Millisecond},
+		{late, time.Minute, false, time.Second},
+		{late, 3 * time.Millisecond, true, 100 * time.Millisecond},
+		{late, 50 * time.Millisecond, true, 500 * time.Millisecond},
+		{now, time.Minute, true, time.Second},
 	} {
 		a := answer{time.Now().Add(-c.ago), c.took}
 		if got := a.hush(set, c.isPartial); got != c.want {

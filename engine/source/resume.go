@@ -98,20 +98,20 @@ type answer struct {
 	took time.Duration
 }
 
-// hush returns how long a resumed watch must be silent after the answer, so that it has caught up.
-// isPartial says that parts of objects were saved: a list ends such a watch, and would not tell of
-// what came and went.
+// hush returns how long a resumed watch must be silent after the answer, so that it has caught up. A
+// server that is slow to answer is also slow to send events. isPartial says that parts of objects
+// were saved: a list ends such a watch, and would not tell of what came and went.
 func (a answer) hush(t tuning, isPartial bool) time.Duration {
-	if isPartial {
-		return t.maxHush
+	hush := min(10*a.took, t.silence)
+	switch {
+	case isPartial:
+		return max(t.partHush, hush)
+	case time.Since(a.at) > max(t.hush, hush):
+		// What has come meanwhile has only to be read. The server sends the rest, if it had no
+		// room, within a round trip after that.
+		hush = min(2*a.took, t.silence)
 	}
-	hush := t.hushAfter(a.took)
-	if time.Since(a.at) <= hush {
-		return hush
-	}
-	// What has come meanwhile has only to be read. The server sends the rest, if it had no room,
-	// within a round trip after that.
-	return max(t.hush, min(2*a.took, t.maxHush))
+	return max(t.hush, hush)
 }
 
 // ask asks the server for its resourceVersion once more, after the watch was opened. A server that

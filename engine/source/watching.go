@@ -81,8 +81,8 @@ func (w *watching) run(ctx context.Context, inner *stream, release func()) {
 	}
 }
 
-// behindList waits until the consumer has taken the list that the watch follows, so that the
-// position never moves back. It returns false if ctx ends first.
+// behindList waits until the consumer knows all objects of the list that the watch follows, so that
+// the position never moves back. It returns false if ctx ends first.
 func (w *watching) behindList(ctx context.Context) bool {
 	select {
 	case <-w.wire.told:

@@ -70,7 +70,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 				t.Fatalf("it has caught up before event %d", v+1)
 			}
 		}
-		time.Sleep(i.parent.tuning.maxHush)
+		time.Sleep(i.parent.tuning.partHush)
 		synctest.Wait()
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")

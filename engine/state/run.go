@@ -42,11 +42,15 @@ func (s *Store) await(done <-chan struct{}) {
 	defer grace.Stop()
 	select {
 	case <-done:
-	case <-grace.C:
+	case now := <-grace.C:
+		s.examine(now) // nobody else looks any more
 		status := s.Status()
-		if status.Unwritten == 0 && !s.broken.Load() { // a broken store has dropped its records
+		switch {
+		case s.broken.Load(): // its records are dropped, and breakDown has told
+			return
+		case status.Unwritten == 0:
 			s.opts.Logger.Info("the end of the state's log could not be moved into its database in time: "+
-				"the next start does that, and nothing is lost", "dir", s.dir)
+				"the next start does that, and nothing is lost", "dir", s.dir, "reason", status.Trouble)
 			return
 		}
 		s.opts.Logger.Error("the last records of the state could not be written: "+

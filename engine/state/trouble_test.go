@@ -248,10 +248,17 @@ func TestStartOnASickDisk(t *testing.T) {
 // What is only to be moved from the log is not lost, and is not said to be.
 func TestShutdownWithASickDisk(t *testing.T) {
 	const lost, late = "the last records of the state could not be written", "the next start does that"
+	const full = "no space left on device"
+	fills := func(disk *sickFS) { disk.fall(failing(syscall.ENOSPC)) }
 	for _, c := range []struct {
+		sicken  func(*sickFS)
 		records int    // recorded once the disk is sick
 		says    string // and nothing else of these two
-	}{{10, lost}, {0, late}} {
+		reason  string // if it is known
+	}{
+		{(*sickFS).hang, 10, lost, ""}, {(*sickFS).hang, 0, late, ""},
+		{fills, 10, lost, full}, {fills, 0, late, full},
+	} {
 		memory := vfs.NewMem()
 		disk := newSickFS(memory)
 		var log journal
@@ -261,12 +268,12 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		l.record(10)
 		l.written()
 		eventually(t, "everything is on disk", func() bool { return l.Status().Unwritten == 0 })
-		disk.hang()
+		c.sicken(disk)
 		if c.records > 0 {
 			l.record(c.records)
 		}
 		l.stop() // must return
-		if log.count(c.says) != 1 || log.count(lost)+log.count(late) != 1 {
+		if log.count(c.says) != 1 || log.count(lost)+log.count(late) != 1 || log.count(c.reason) == 0 {
 			t.Errorf("%d records: logged %s", c.records, log.b.String())
 		}
 		disk.heal() // goroutines that wait for the disk end now, or goleak reports them
