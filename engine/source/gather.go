@@ -4,10 +4,11 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/internal/rawcall"
 )
 
 // The pause of a busy connection. Go's poller waits for whole milliseconds, rounded down, and then
@@ -60,11 +61,11 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // One goroutine reads at a time, as with any connection of package http.
 type gatherer struct {
 	net.Conn
-	raw  syscall.RawConn // nil if Conn is no socket
-	buf  []byte          // nil before the first read
-	rest []byte          // what was read and not returned yet; part of buf
-	row  int             // reads in a row that waited for a short time
-	more bool            // the last read filled the buffer
+	socket *rawcall.Conn // Conn, or nil if that is no socket
+	buf    []byte        // nil before the first read
+	rest   []byte        // what was read and not returned yet; part of buf
+	row    int           // reads in a row that waited for a short time
+	more   bool          // the last read filled the buffer
 }
 
 // Read implements net.Conn.
@@ -78,13 +79,10 @@ func (g *gatherer) Read(p []byte) (n int, err error) {
 }
 
 func newGatherer(conn net.Conn) *gatherer {
-	g := &gatherer{Conn: conn}
-	if socket, ok := conn.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			g.raw = raw
-		}
+	if socket, ok := rawcall.Wrap(conn); ok {
+		return &gatherer{Conn: socket, socket: socket}
 	}
-	return g
+	return &gatherer{Conn: conn}
 }
 
 // fill reads into the buffer, which is empty, and may return an error beside.
@@ -112,24 +110,13 @@ func (g *gatherer) fill() error {
 // pause pauses, and reads what has come by then. It returns 0 if there is nothing to read, or an
 // error, which the next read returns.
 func (g *gatherer) pause() (n int) {
-	if g.raw == nil {
+	if g.socket == nil {
 		time.Sleep(gatherPause)
 		return 0
 	}
-	g.wakeAt(gatherBytes)
+	g.socket.WakeAt(gatherBytes)
 	time.Sleep(gatherPause)
-	_ = g.raw.Read(func(fd uintptr) bool { // this one does not wait, unlike Conn's
-		n, _ = syscall.Read(int(fd), g.buf)
-		return true
-	})
-	g.wakeAt(1) // only now: there is nothing left to wake up for
-	return max(n, 0)
-}
-
-// wakeAt sets how many bytes must be there before the kernel reports them. If that fails, pauses
-// gather less.
-func (g *gatherer) wakeAt(bytes int) {
-	_ = g.raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
-	})
+	n = g.socket.ReadNow(g.buf)
+	g.socket.WakeAt(1) // only now: there is nothing left to wake up for
+	return n
 }

@@ -155,7 +155,7 @@ func TestGatherFromSocket(t *testing.T) {
 	g := newGatherer(conn)
 	defer g.Close()
 	s := <-server
-	if g.raw == nil || s == nil {
+	if g.socket == nil || s == nil {
 		t.Fatal("no socket")
 	}
 	send := func(text string) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/informd/informd/internal/printable"
+	"github.com/informd/informd/internal/rawcall"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -32,7 +33,14 @@ func New(
 	return grpc.NewClient("passthrough:///handler",
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dial(ctx)
+			conn, err := dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if socket, ok := rawcall.Wrap(conn); ok {
+				return socket, nil
+			}
+			return conn, nil
 		}),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),

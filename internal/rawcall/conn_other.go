@@ -1,0 +1,17 @@
+//go:build !linux
+
+package rawcall
+
+import "net"
+
+// Conn is a connection over a socket. There is none on this system.
+type Conn struct{ net.Conn }
+
+// Wrap returns false.
+func Wrap(net.Conn) (c *Conn, ok bool) { return nil, false }
+
+// ReadNow returns 0.
+func (*Conn) ReadNow([]byte) int { return 0 }
+
+// WakeAt does nothing.
+func (*Conn) WakeAt(int) {}
