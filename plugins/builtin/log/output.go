@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -17,8 +18,9 @@ type output struct {
 	// turn has one place. Whoever fills it may write, and guards the fields below with it.
 	turn    chan struct{}
 	file    *os.File
-	whole   bool // file is a regular file, where lines of several writers do not mix
-	torn    bool // the file ends within a line
+	whole   bool  // file is a regular file, where lines of several writers do not mix
+	pipe    *pipe // file is a pipe, and this is how its writers take turns; nil if there is no way
+	torn    bool  // the file ends within a line
 	looked  time.Time
 	closed  bool
 	now     func() time.Time
@@ -99,19 +101,42 @@ func (o *output) name() string {
 // together is how many bytes a pipe keeps together, if several processes write to it: PIPE_BUF.
 const together = 4096
 
-// append writes lines: to a file all in one write(2), to anything else as many as stay together. If
-// an earlier line was cut short, the same write ends it first. append adds to written how many bytes
-// of text were written. It begins no second write once ctx has ended.
+// room returns how many bytes one write(2) may take, if they are several lines.
+func (o *output) room() int {
+	switch {
+	case o.whole:
+		return math.MaxInt
+	case o.pipe != nil:
+		return max(together, o.pipe.room())
+	}
+	return together
+}
+
+// append writes lines, as many in one write(2) as there is room for. If an earlier line was cut
+// short, the same write ends it first. append adds to written how many bytes of text were written. It
+// begins no second write once ctx has ended.
 func (o *output) append(
 	ctx context.Context, text []byte, ends []int, written *atomic.Int64,
 ) error {
 	if err := o.reopen(); err != nil {
 		return err
 	}
+	if o.pipe != nil {
+		if err := o.pipe.lock(); err != nil {
+			return fmt.Errorf("lock %s: %w", o.name(), err)
+		}
+		defer o.pipe.unlock()
+		if ctx.Err() != nil {
+			return o.late(ctx)
+		}
+	}
 	from := 0
-	for i, end := range ends {
-		isLast := i == len(ends)-1
-		if end == from || !isLast && (o.whole || ends[i+1]-from < together) {
+	for i := 0; i < len(ends); i++ {
+		for room := o.room(); i+1 < len(ends) && ends[i+1]-from < room; {
+			i++
+		}
+		end := ends[i]
+		if end == from {
 			continue
 		}
 		if from > 0 && ctx.Err() != nil {
@@ -186,6 +211,9 @@ func (o *output) close(ctx context.Context) error {
 	o.closed = true
 	if o.file == nil {
 		return nil
+	}
+	if o.pipe != nil {
+		o.pipe.close()
 	}
 	err := o.file.Close()
 	o.file = nil

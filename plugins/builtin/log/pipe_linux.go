@@ -1,0 +1,66 @@
+package log
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe keeps the lines of several log handlers apart that write to one pipe. It is the same pipe,
+// opened anew: a lock (flock) belongs to what open(2) has made, and handlers inherit the same one.
+type pipe struct {
+	fd   int
+	size int // bytes that an empty pipe takes at once
+}
+
+// openPipe returns nil if file is no pipe, or cannot be opened or locked, such as for another user or
+// in a sandbox without /proc.
+func openPipe(file *os.File) *pipe {
+	raw, err := file.SyscallConn()
+	if info, e := file.Stat(); err != nil || e != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return nil
+	}
+	p := &pipe{fd: -1}
+	_ = raw.Control(func(fd uintptr) {
+		// Without O_NONBLOCK it would wait for a reader.
+		const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
+		if p.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags, 0); err == nil {
+			p.size, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+		}
+	})
+	if p.fd < 0 {
+		return nil
+	}
+	if err == nil {
+		err = unix.Flock(p.fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil && err != unix.EWOULDBLOCK { // another handler may have it
+		p.close()
+		return nil
+	}
+	p.unlock()
+	return p
+}
+
+// lock waits until no other log handler writes to the pipe.
+func (p *pipe) lock() error {
+	for {
+		if err := unix.Flock(p.fd, unix.LOCK_EX); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func (p *pipe) unlock() { _ = unix.Flock(p.fd, unix.LOCK_UN) }
+
+// room returns how many bytes can be written at once without waiting for the reader: all that fits,
+// if the pipe is empty. Otherwise nobody knows, as the kernel keeps each write in pages of its own.
+func (p *pipe) room() int {
+	if n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ); err != nil || n > 0 {
+		return 0
+	}
+	return p.size
+}
+
+func (p *pipe) close() { _ = unix.Close(p.fd) }
