@@ -96,8 +96,12 @@ func (g *gatherer) fill() error {
 	}
 	var err error
 	if n == 0 {
+		read := g.Conn.Read
+		if g.more && g.socket != nil {
+			read = g.socket.ReadAnnounced // there is much to do
+		}
 		began := time.Now()
-		n, err = g.Conn.Read(g.buf)
+		n, err = read(g.buf)
 		if time.Since(began) > soon {
 			g.row = -1
 		}

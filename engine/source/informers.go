@@ -56,10 +56,11 @@ type tuning struct {
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
-	// A resumed watch that is silent for silence has caught up. If the server has answered another
-	// request since the watch was opened, a multiple of the time that took is enough (see
-	// answer.hush), but at least hush, or partHush if parts of objects were saved. hush is longer than
-	// informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
+	// A resumed watch on which nothing comes for the time silence has caught up. If the server has
+	// answered another request since the watch was opened, a multiple of the time that took is enough
+	// (see answer.hush), but at least hush, or partHush if parts of objects were saved, and at most
+	// silence. hush is longer than informd's own pauses: a busy connection may hand over an event 11 ms
+	// late (gather.go).
 	silence, hush, partHush time.Duration
 }
 

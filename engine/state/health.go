@@ -144,12 +144,9 @@ func (s *Store) examine(now time.Time) {
 	if d.readOnly != nil {
 		return // the goroutine that failed to write it has reported why
 	}
-	failed, slow := d.fs.trouble(), s.health.slow(now)
-	switch {
-	case failed != nil:
-		s.health.is(failed.Error(), now)
-	case slow > s.opts.limits.patience:
-		s.health.is("a write to the disk hangs", now)
+	switch trouble := s.diskTrouble(d, now); {
+	case trouble != "":
+		s.health.is(trouble, now)
 	case s.unwrittenRecords() > 0 && !s.health.isProven():
 		// whatever failed goes on, but nobody knows yet whether the disk keeps anything
 	default:
@@ -157,13 +154,24 @@ func (s *Store) examine(now time.Time) {
 	}
 }
 
+// diskTrouble returns what the disk does not do, or "".
+func (s *Store) diskTrouble(d *database, now time.Time) string {
+	if failed := d.fs.trouble(); failed != nil {
+		return failed.Error()
+	}
+	if s.health.slow(now) > s.opts.limits.patience {
+		return "a write to the disk hangs"
+	}
+	return ""
+}
+
 // breakDown stops using a store that is damaged although the daemon depends on it. A new store
 // cannot take its place, because everything would have to be recorded again; the next start does
 // that.
 func (s *Store) breakDown(d *database, err error) {
+	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now()) // the disk may hang
 	if !s.broken.Swap(true) {
 		risk(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), damagedName)
 		d.fs.ended.Store(true)
 	}
-	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 }

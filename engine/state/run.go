@@ -43,10 +43,12 @@ func (s *Store) await(done <-chan struct{}) {
 	select {
 	case <-done:
 	case now := <-grace.C:
-		s.examine(now) // nobody else looks any more
 		status := s.Status()
+		if d := s.db.Load(); d != nil && status.Trouble == "" {
+			status.Trouble = s.diskTrouble(d, now) // nobody has looked since the end began
+		}
 		switch {
-		case s.broken.Load(): // its records are dropped, and breakDown has told
+		case s.broken.Load(): // its records are dropped, and breakDown has logged why
 			return
 		case status.Unwritten == 0:
 			s.opts.Logger.Info("the end of the state's log could not be moved into its database in time: "+

@@ -256,7 +256,7 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		says    string // and nothing else of these two
 		reason  string // if it is known
 	}{
-		{(*sickFS).hang, 10, lost, ""}, {(*sickFS).hang, 0, late, ""},
+		{(*sickFS).hang, 10, lost, "a write to the disk hangs"}, {(*sickFS).hang, 0, late, ""},
 		{fills, 10, lost, full}, {fills, 0, late, full},
 	} {
 		memory := vfs.NewMem()

@@ -11,20 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection over a socket. Except for the system calls it is the one that it wraps, with
-// the same errors and deadlines.
+// Conn is a connection whose Read and Write are raw. Deadlines and errors are those of package net.
+// It does not have what the connection has beyond net.Conn and syscall.Conn, such as CloseWrite.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
 }
 
-// Wrap returns a Conn over conn. ok is false if conn is no socket of package net.
+// Wrap returns a Conn over conn. ok is false if conn is no TCP or unix socket of package net.
 func Wrap(conn net.Conn) (c *Conn, ok bool) {
-	socket, ok := conn.(syscall.Conn)
-	if !ok {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default: // its own Read and Write may do more
 		return nil, false
 	}
-	raw, err := socket.SyscallConn()
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, false
 	}
@@ -37,18 +38,24 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 // Read implements [net.Conn].
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
-		return 0, nil
+		return c.Conn.Read(p)
 	}
 	var failed syscall.Errno
 	err = c.raw.Read(func(fd uintptr) bool {
-		n, failed = call(unix.SYS_READ, fd, p)
+		n, failed = receive(fd, p)
 		return failed != unix.EAGAIN
 	})
-	if err = c.explain("read", err, failed); err == nil && n == 0 {
-		err = io.EOF
+	if err != nil || failed != 0 {
+		return 0, c.explain("read", err, failed)
 	}
-	return n, err
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
+
+// ReadAnnounced is a Read that announces its system call, as that of package net.
+func (c *Conn) ReadAnnounced(p []byte) (int, error) { return c.Conn.Read(p) }
 
 // ReadNow reads what is there, without waiting. It returns 0 if there is nothing, or an error, which
 // the next Read returns.
@@ -57,7 +64,7 @@ func (c *Conn) ReadNow(p []byte) (n int) {
 		return 0
 	}
 	_ = c.raw.Read(func(fd uintptr) bool {
-		n, _ = call(unix.SYS_READ, fd, p)
+		n, _ = receive(fd, p)
 		return true
 	})
 	return n
@@ -66,20 +73,21 @@ func (c *Conn) ReadNow(p []byte) (n int) {
 // Write implements [net.Conn].
 func (c *Conn) Write(p []byte) (written int, err error) {
 	if len(p) == 0 {
-		return 0, nil
+		return c.Conn.Write(p)
 	}
 	var failed syscall.Errno
 	err = c.raw.Write(func(fd uintptr) bool {
-		for written < len(p) {
+		for failed = 0; failed == 0 && written < len(p); {
 			var n int
-			if n, failed = call(unix.SYS_WRITE, fd, p[written:]); failed != 0 {
-				return failed != unix.EAGAIN
-			}
+			n, failed = send(fd, p[written:])
 			written += n
 		}
-		return true
+		return failed != unix.EAGAIN
 	})
-	return written, c.explain("write", err, failed)
+	if err != nil || failed != 0 {
+		err = c.explain("write", err, failed)
+	}
+	return written, err
 }
 
 // WakeAt sets how many bytes must be there before the kernel says that a TCP socket can be read
@@ -93,32 +101,17 @@ func (c *Conn) WakeAt(bytes int) {
 	})
 }
 
-// call reads into p, or writes it. p is not empty.
-func call(which, fd uintptr, p []byte) (int, syscall.Errno) {
-	for {
-		n, _, failed := unix.RawSyscall(which, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
-		switch failed {
-		case 0:
-			return int(n), 0
-		case unix.EINTR:
-		default:
-			return 0, failed
-		}
-	}
-}
-
 // explain returns the error that package net would return. err is the poller's, failed the system
-// call's.
+// call's; one of them is set.
 func (c *Conn) explain(op string, err error, failed syscall.Errno) error {
-	if e := new(net.OpError); errors.As(err, &e) {
-		e.Op = op
-		return e
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		e.Op = op // not raw-read, nor raw-write
 	}
-	if err == nil && failed != 0 {
-		err = &net.OpError{
-			Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
-			Err: os.NewSyscallError(op, failed),
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return &net.OpError{
+		Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
+		Err: os.NewSyscallError(op, failed),
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pairs calls test with the two ends of a connection over each kind of socket, of which one is
@@ -99,13 +101,14 @@ func TestErrors(t *testing.T) {
 	big := make([]byte, 32<<20)
 	t.Run("deadline", func(t *testing.T) {
 		pairs(t, func(t *testing.T, c *Conn, _ net.Conn) {
-			_ = c.SetDeadline(time.Now().Add(10 * time.Millisecond))
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 			_, err := c.Read(make([]byte, 1))
 			is(t, err, os.ErrDeadlineExceeded, "read")
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			n, err := c.Write(big) // nobody reads
 			is(t, err, os.ErrDeadlineExceeded, "write")
-			if n >= len(big) {
-				t.Error("all of it was written")
+			if n == 0 || n >= len(big) {
+				t.Errorf("%d of %d bytes were written", n, len(big))
 			}
 		})
 	})
@@ -114,8 +117,13 @@ func TestErrors(t *testing.T) {
 			time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() })
 			_, err := c.Read(make([]byte, 1))
 			is(t, err, net.ErrClosed, "read")
-			_, err = c.Write(big)
+		})
+		pairs(t, func(t *testing.T, c *Conn, _ net.Conn) {
+			time.AfterFunc(100*time.Millisecond, func() { _ = c.Close() })
+			_, err := c.Write(big)
 			is(t, err, net.ErrClosed, "write")
+			_, err = c.Read(nil)
+			is(t, err, net.ErrClosed, "read")
 		})
 	})
 	t.Run("the other side is gone", func(t *testing.T) {
@@ -142,6 +150,7 @@ func TestReadNow(t *testing.T) {
 		if _, err := io.WriteString(peer, "hello"); err != nil {
 			t.Fatal(err)
 		}
+		arrives(t, c)
 		if n := c.ReadNow(p); string(p[:n]) != "hello" {
 			t.Errorf("read %q", p[:n])
 		}
@@ -161,35 +170,47 @@ func TestWakeAt(t *testing.T) {
 			return // Linux heeds it for TCP only
 		}
 		c.WakeAt(3)
-		read := make(chan string)
-		go func() {
-			p := make([]byte, 10)
-			n, err := c.Read(p)
-			read <- string(p[:n])
-			if err != nil {
-				t.Error(err)
-			}
-		}()
-		time.Sleep(10 * time.Millisecond) // the reader waits
 		if _, err := io.WriteString(peer, "ab"); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case got := <-read:
-			t.Errorf("woken up for %q", got)
-		case <-time.After(50 * time.Millisecond):
+		time.Sleep(10 * time.Millisecond)
+		if isReadable(t, c, 0) {
+			t.Error("two bytes make it readable")
 		}
 		if _, err := io.WriteString(peer, "c"); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-read; got != "abc" {
-			t.Errorf("read %q", got)
-		}
+		arrives(t, c)
+		c.WakeAt(10)
 		_ = peer.Close()
-		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+		arrives(t, c)
+		p := make([]byte, 10)
+		if n, err := c.Read(p); string(p[:n]) != "abc" || err != nil {
+			t.Errorf("read %q, %v", p[:n], err)
+		}
+		if _, err := c.Read(p); err != io.EOF {
 			t.Errorf("error %v, want the end", err)
 		}
 	})
+}
+
+// arrives waits until the kernel says that the socket can be read.
+func arrives(t *testing.T, c *Conn) {
+	t.Helper()
+	if !isReadable(t, c, 10*time.Second) {
+		t.Fatal("nothing to read")
+	}
+}
+
+func isReadable(t *testing.T, c *Conn, within time.Duration) (is bool) {
+	t.Helper()
+	if err := c.raw.Control(func(fd uintptr) {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
+		is = n > 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return is
 }
 
 func TestNoSocket(t *testing.T) {
@@ -199,4 +220,9 @@ func TestNoSocket(t *testing.T) {
 	if _, ok := Wrap(a); ok {
 		t.Error("a pipe in memory has no system calls")
 	}
+	pairs(t, func(t *testing.T, c *Conn, _ net.Conn) {
+		if _, ok := Wrap(c); ok {
+			t.Error("what has a Read of its own would lose it")
+		}
+	})
 }
