@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -282,6 +283,25 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		l.found(t, again)
 		closed(t, again)
 	}
+}
+
+// A store that breaks while the disk hangs cannot mark itself, but says why, and delays the stop no
+// longer.
+func TestShutdownOfABrokenStoreOnADiskThatHangs(t *testing.T) {
+	disk := newSickFS(vfs.NewMem())
+	var log journal
+	o := onMemory(disk)
+	o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
+	l := live(t, open(t, "/state", o))
+	l.record(10)
+	l.written()
+	disk.hang()
+	l.db.Load().fail.report(errors.New("a block is damaged"))
+	go l.examine(time.Now()) // as each second
+	eventually(t, "it says why", func() bool { return log.count("a block is damaged") == 1 })
+	l.stop() // must return
+	disk.heal()
+	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 }
 
 func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
