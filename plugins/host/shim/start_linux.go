@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -78,7 +79,7 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	}
 	shim, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Env: env, Files: inherited,
-		Sys: &syscall.SysProcAttr{Setsid: true}, // away from the daemon's terminal
+		Sys: apart(),
 	})
 	_ = far.Close()
 	if err != nil {
@@ -94,6 +95,30 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 		return nil, err
 	}
 	return p, nil
+}
+
+// apart returns how the shim leaves the daemon's process group, to which others send signals. It leaves
+// the daemon's terminal, too, if there is one, so that no handler can type there. That takes a session
+// of its own, and Linux may give each session a share of the processors (autogroup in sched(7)): a
+// handler in one that sleeps a lot waited up to 115 ms for a processor, 50 ms and more twice in twenty
+// seconds. So without a terminal the shim stays in the daemon's session.
+func apart() *syscall.SysProcAttr {
+	if hasTerminal() {
+		return &syscall.SysProcAttr{Setsid: true}
+	}
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// hasTerminal reports whether this process has a controlling terminal. It does if nobody can tell.
+func hasTerminal() bool {
+	text, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return true
+	}
+	// The name is in parentheses, and may contain some. Behind it are state, ppid, pgrp, session,
+	// tty_nr.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	return len(fields) < 5 || string(fields[4]) != "0"
 }
 
 // errNotInstalled: this program, executed again, would not become a shim but run as usual.
