@@ -141,8 +141,8 @@ func (s *Store) examine(now time.Time) {
 		s.breakDown(d, err)
 		return
 	}
-	if d.readOnly != nil {
-		return // the goroutine that failed to write it has reported why
+	if d.readOnly != nil || s.broken.Load() {
+		return // the goroutine that found it has reported why
 	}
 	switch trouble := s.diskTrouble(d, now); {
 	case trouble != "":
@@ -169,7 +169,8 @@ func (s *Store) diskTrouble(d *database, now time.Time) string {
 // cannot take its place, because everything would have to be recorded again; the next start does
 // that.
 func (s *Store) breakDown(d *database, err error) {
-	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now()) // the disk may hang
+	// Before the mark, because the disk may hang.
+	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 	if !s.broken.Swap(true) {
 		risk(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), damagedName)
 		d.fs.ended.Store(true)

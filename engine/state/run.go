@@ -22,17 +22,24 @@ func (s *Store) Run(ctx context.Context) error {
 		defer close(done)
 		s.work(ctx)
 	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.await(done)
+	}
+	return nil
+}
+
+// look examines the store at intervals until ctx ends.
+func (s *Store) look(ctx context.Context) {
 	every := time.NewTicker(min(s.opts.limits.patience/3, time.Second))
 	defer every.Stop()
 	for {
 		select {
-		case <-done:
-			return nil
 		case now := <-every.C:
 			s.examine(now)
 		case <-ctx.Done():
-			s.await(done)
-			return nil
+			return
 		}
 	}
 }
@@ -44,8 +51,12 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case now := <-grace.C:
 		status := s.Status()
-		if d := s.db.Load(); d != nil && status.Trouble == "" {
-			status.Trouble = s.diskTrouble(d, now) // nobody has looked since the end began
+		if d := s.db.Load(); d != nil { // nobody has looked since the end began
+			if err := d.fail.reported(); err != nil {
+				status.Trouble = err.Error()
+			} else if status.Trouble == "" {
+				status.Trouble = s.diskTrouble(d, now)
+			}
 		}
 		switch {
 		case s.broken.Load(): // its records are dropped, and breakDown has logged why
@@ -62,14 +73,18 @@ func (s *Store) await(done <-chan struct{}) {
 	}
 }
 
-// work waits for the disk, in three goroutines, until ctx ends. Then it writes the rest and closes
+// work waits for the disk, in four goroutines, until ctx ends. Then it writes the rest and closes
 // the store.
 func (s *Store) work(ctx context.Context) {
-	var all sync.WaitGroup
+	looks, stopLooking := context.WithCancel(ctx)
+	var all, looking sync.WaitGroup
 	all.Go(func() { s.appendAll(ctx) })
 	all.Go(func() { s.syncAll(ctx) })
 	all.Go(func() { s.moveAll(ctx) })
+	looking.Go(func() { s.look(looks) })
 	all.Wait()
+	stopLooking()
+	looking.Wait()
 	s.finish()
 	s.running.Store(false)
 	s.close()

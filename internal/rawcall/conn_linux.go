@@ -18,7 +18,7 @@ type Conn struct {
 	raw syscall.RawConn
 }
 
-// Wrap returns a Conn over conn. ok is false if conn is no TCP or unix socket of package net.
+// Wrap returns a Conn over conn. ok is false if conn is no TCP or unix connection of package net.
 func Wrap(conn net.Conn) (c *Conn, ok bool) {
 	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:

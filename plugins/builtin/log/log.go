@@ -3,14 +3,15 @@
 //
 // An event is done when write(2) has taken its whole line. The builtin buffers nothing, and does
 // not flush the disk (fsync). It writes events that come together in one call, if the output is a
-// file, or a pipe that is empty. Otherwise it writes up to 4096 bytes of them in one, and a longer line
-// in one. If a write fails, informd retries the event,
-// so no event is lost, but a line may be there twice. A line that was cut short is ended before the
-// next one begins. When the file is rotated away, the builtin opens a new one within a second.
+// file, or a pipe that is empty. Otherwise it writes up to 4096 bytes of them in one, and a longer
+// line in one. If a write fails, informd retries the event, so no event is lost, but a line may be
+// there twice. The writer of a line that was cut short ends it before its next one. When the file is
+// rotated away, the builtin opens a new one within a second.
 //
-// It does not rotate files, and knows nothing of their sizes or of other writers. The lines of
-// several writers do not mix in a file. In a pipe, log handlers take turns, with a lock. The lines of
-// other writers may mix with theirs, as the kernel keeps only 4096 bytes together.
+// It does not rotate files, and knows nothing of their sizes. The lines of several writers do not mix
+// in a file. In a pipe, log handlers take turns, with a lock: one that is stopped during its turn
+// holds up the others, until informd kills it. The lines of other writers may mix with theirs, as the
+// kernel keeps only 4096 bytes together.
 package log
 
 import (

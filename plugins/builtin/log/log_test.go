@@ -199,7 +199,7 @@ func TestOneWritePerEventToInheritedOutput(t *testing.T) {
 	}
 }
 
-// A batch is one write to a file. To anything else it is writes of what a pipe keeps together.
+// A batch is one write to a file. To a socket it is writes of what a pipe would keep together.
 func TestBatch(t *testing.T) {
 	broken := event("broken")
 	broken.Object = json.RawMessage("{\n")

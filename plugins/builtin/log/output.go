@@ -24,6 +24,7 @@ type output struct {
 	looked  time.Time
 	closed  bool
 	now     func() time.Time
+	waits   atomic.Bool           // for another handler's turn in the pipe
 	failure atomic.Pointer[error] // why the last write failed; nil if it succeeded
 }
 
@@ -83,6 +84,10 @@ func (o *output) write(
 
 // late returns that ctx ended before all lines were written.
 func (o *output) late(ctx context.Context) error {
+	if o.waits.Load() {
+		return fmt.Errorf("write %s: another log handler is writing to it, and does not get on: %w",
+			o.name(), context.Cause(ctx))
+	}
 	return fmt.Errorf("write %s: nobody takes the line: %w", o.name(), context.Cause(ctx))
 }
 
@@ -113,8 +118,8 @@ func (o *output) room() int {
 }
 
 // append writes lines, as many in one write(2) as there is room for. If an earlier line was cut
-// short, the same write ends it first. append adds to written how many bytes of text were written. It
-// begins no second write once ctx has ended.
+// short, the same write ends it first. append adds to written how many bytes of text were written.
+// It begins no second write once ctx has ended.
 func (o *output) append(
 	ctx context.Context, text []byte, ends []int, written *atomic.Int64,
 ) error {
@@ -122,7 +127,9 @@ func (o *output) append(
 		return err
 	}
 	if o.pipe != nil {
-		if err := o.pipe.lock(); err != nil {
+		o.waits.Store(true)
+		err := o.pipe.lock()
+		if o.waits.Store(false); err != nil {
 			return fmt.Errorf("lock %s: %w", o.name(), err)
 		}
 		defer o.pipe.unlock()

@@ -11,11 +11,11 @@ import (
 // opened anew: a lock (flock) belongs to what open(2) has made, and handlers inherit the same one.
 type pipe struct {
 	fd   int
-	size int // bytes that an empty pipe takes at once
+	most int // bytes that an empty pipe takes at once, even if others put some there first
 }
 
-// openPipe returns nil if file is no pipe, or cannot be opened or locked, such as for another user or
-// in a sandbox without /proc.
+// openPipe returns nil if file is no pipe, or cannot be opened or locked, such as for another user
+// or in a sandbox without /proc.
 func openPipe(file *os.File) *pipe {
 	raw, err := file.SyscallConn()
 	if info, e := file.Stat(); err != nil || e != nil || info.Mode()&os.ModeNamedPipe == 0 {
@@ -26,7 +26,8 @@ func openPipe(file *os.File) *pipe {
 		// Without O_NONBLOCK it would wait for a reader.
 		const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
 		if p.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags, 0); err == nil {
-			p.size, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+			p.most, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+			p.most /= 2
 		}
 	})
 	if p.fd < 0 {
@@ -60,7 +61,7 @@ func (p *pipe) room() int {
 	if n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ); err != nil || n > 0 {
 		return 0
 	}
-	return p.size
+	return p.most
 }
 
 func (p *pipe) close() { _ = unix.Close(p.fd) }

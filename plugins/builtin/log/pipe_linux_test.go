@@ -78,11 +78,14 @@ func TestHandlersTakeTurnsInAPipe(t *testing.T) {
 	count, mixed := 0, 0
 	for lines.Scan() {
 		count++
-		name, _, _ := strings.Cut(lines.Text()[strings.Index(lines.Text(), `"name":"`)+len(`"name":"`):], `"`)
-		if lines.Text()+"\n" != line(name) || strings.Trim(name[strings.LastIndexByte(name, '-')+1:], name[:1]) != "" {
+		_, rest, ok := strings.Cut(lines.Text(), `"name":"`)
+		name, _, _ := strings.Cut(rest, `"`)
+		by, _, _ := strings.Cut(name, "-")
+		if !ok || lines.Text()+"\n" != line(name) || strings.Trim(name[strings.LastIndexByte(name, '-')+1:], by) != "" {
 			mixed++
 		}
 	}
+	_ = r.Close() // nobody waits for a reader if the loop has failed
 	writing.Wait()
 	if want := len(handlers) * batches * each; count != want || mixed > 0 {
 		t.Errorf("%d lines, of which %d have parts of others, want %d", count, mixed, want)

@@ -97,11 +97,12 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	return p, nil
 }
 
-// apart returns how the shim leaves the daemon's process group, to which others send signals. It leaves
-// the daemon's terminal, too, if there is one, so that no handler can type there. That takes a session
-// of its own, and Linux may give each session a share of the processors (autogroup in sched(7)): a
-// handler in one that sleeps a lot waited up to 115 ms for a processor, 50 ms and more twice in twenty
-// seconds. So without a terminal the shim stays in the daemon's session.
+// apart returns how the shim leaves the daemon's process group, to which others send signals. It
+// leaves the daemon's terminal, too, if there is one, so that no handler can type there. That takes a
+// session of its own. Linux may share out the processors by session (autogroup in sched(7)), and then
+// a handler in one that sleeps a lot waited for up to 115 ms, and for more than 50 ms twice in twenty
+// seconds. So without a terminal the shim stays in the daemon's session. It shares the processors with
+// the daemon in any case, up to the limits of its manifest.
 func apart() *syscall.SysProcAttr {
 	if hasTerminal() {
 		return &syscall.SysProcAttr{Setsid: true}
