@@ -99,8 +99,8 @@ type answer struct {
 }
 
 // hush returns how long a resumed watch must be silent after the answer, so that it has caught up. A
-// server that is slow to answer is also slow to send events. isPartial says that parts of objects
-// were saved: a list ends such a watch, and would not tell of what came and went.
+// server that is slow to answer is also slow to send events. isPartial says that only parts of
+// objects were saved. A list follows such a watch, and does not show what came and went before it.
 func (a answer) hush(t tuning, isPartial bool) time.Duration {
 	hush := min(10*a.took, t.silence)
 	switch {

@@ -103,7 +103,7 @@ const (
 	batchBytes   = 1 << 20
 )
 
-// batches are reused. New memory for each would make up half of what loading allocates.
+// batches are reused. Without that, they would be half of the memory that loading allocates.
 var batches = sync.Pool{New: func() any { return &batch{records: make([]raw, 0, batchRecords)} }}
 
 func (b *batch) isFull() bool {

@@ -199,7 +199,7 @@ func TestOneWritePerEventToInheritedOutput(t *testing.T) {
 	}
 }
 
-// A batch is one write to a file. To a socket it is writes of what a pipe would keep together.
+// A batch is one write to a file. A socket gets up to 4096 bytes of whole lines in each write.
 func TestBatch(t *testing.T) {
 	broken := event("broken")
 	broken.Object = json.RawMessage("{\n")

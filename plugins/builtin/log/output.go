@@ -139,8 +139,10 @@ func (o *output) append(
 	}
 	from := 0
 	for i := 0; i < len(ends); i++ {
-		for room := o.room(); i+1 < len(ends) && ends[i+1]-from < room; {
-			i++
+		if i+1 < len(ends) { // only now is room worth its system call
+			for room := o.room(); i+1 < len(ends) && ends[i+1]-from < room; {
+				i++
+			}
 		}
 		end := ends[i]
 		if end == from {

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe keeps the lines of several log handlers apart that write to one pipe. It is the same pipe,
-// opened anew: a lock (flock) belongs to what open(2) has made, and handlers inherit the same one.
+// pipe lets several log handlers write to one pipe in turns, so that their lines do not mix. They
+// lock it (flock). Such a lock belongs to an open file description. The one of the daemon's standard
+// output is common to all handlers, so each opens the pipe once more.
 type pipe struct {
 	fd   int
-	most int // bytes that an empty pipe takes at once, even if others put some there first
+	most int // bytes to write at once to an empty pipe: half of what fits, because others may write too
 }
 
 // openPipe returns nil if file is no pipe, or cannot be opened or locked, such as for another user

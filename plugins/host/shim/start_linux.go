@@ -97,12 +97,12 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	return p, nil
 }
 
-// apart returns how the shim leaves the daemon's process group, to which others send signals. It
-// leaves the daemon's terminal, too, if there is one, so that no handler can type there. That takes a
-// session of its own. Linux may share out the processors by session (autogroup in sched(7)), and then
-// a handler in one that sleeps a lot waited for up to 115 ms, and for more than 50 ms twice in twenty
-// seconds. So without a terminal the shim stays in the daemon's session. It shares the processors with
-// the daemon in any case, up to the limits of its manifest.
+// apart returns how the shim leaves the daemon's process group, to which others send signals. If the
+// daemon has a terminal, the shim leaves that, too, with a session of its own, so that no handler can
+// type there. Linux may share out the processors among sessions (autogroup in sched(7)). Then a
+// handler that mostly slept, in a session of its own, waited for a processor for up to 115 ms. So
+// without a terminal the shim stays in the daemon's session. Only the limits in its manifest keep a
+// handler from taking processor time that the daemon needs.
 func apart() *syscall.SysProcAttr {
 	if hasTerminal() {
 		return &syscall.SysProcAttr{Setsid: true}

@@ -55,7 +55,7 @@ func TestHandlerHasNoTerminal(t *testing.T) {
 	// The same with a terminal.
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("no pseudo-terminal can be made here: %v", err)
 	}
 	defer func() { _ = master.Close() }()
 	fd := int(master.Fd())
@@ -68,7 +68,7 @@ func TestHandlerHasNoTerminal(t *testing.T) {
 	}
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("no pseudo-terminal can be opened here: %v", err)
 	}
 	defer func() { _ = slave.Close() }()
 	var said strings.Builder
