@@ -9,6 +9,8 @@ import (
 
 // recorder is a log that tests can read: "LEVEL message key=value …".
 type recorder struct {
+	hear func(message string) // called for each message, unless nil
+
 	mu  sync.Mutex
 	all []string
 }
@@ -45,6 +47,9 @@ func (h recording) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 func (h recording) Handle(_ context.Context, rec slog.Record) error {
+	if h.r.hear != nil {
+		h.r.hear(rec.Message)
+	}
 	line := rec.Level.String() + " " + rec.Message
 	for _, a := range h.attrs {
 		line += " " + a.String()

@@ -524,6 +524,28 @@ func TestRemoteEndpointEndsSlowly(t *testing.T) {
 	}
 }
 
+// A handler that counts as running already has its places: whoever learns that it runs may count on
+// them.
+func TestRunningHasPlaces(t *testing.T) {
+	f := newFarm(t)
+	f.process(1, "CONCURRENCY=2") // of the 4 that the operator allows, also while nothing runs
+	f.resolve(1)
+	var r *host.Remote
+	began := make(chan struct{})
+	limits := make(chan int, 1)
+	log := &recorder{hear: func(message string) {
+		if message == "handler ready" {
+			<-began // r is set
+			limits <- limitOf(r)
+		}
+	}}
+	r = f.remote(host.Options{Logger: log.logger()})
+	close(began)
+	if got := <-limits; got != 2 {
+		t.Errorf("the limit is %d, want 2", got)
+	}
+}
+
 func limitOf(r *host.Remote) int {
 	n, _ := r.Limit()
 	return n

@@ -35,7 +35,8 @@ type delivering struct {
 	answers  []outbox.Outcome // scratch of receive; empty between messages
 }
 
-// Deliver serves the consumer over the open stream. It returns in one of three cases:
+// Deliver serves the consumer, which was attached with [Session.Window], over the open stream. It
+// returns in one of three cases:
 //   - ctx ended, or a successor takes over: the handler was drained. next is the successor, or nil.
 //     drained says that the handler let go of everything in time.
 //   - The peer asked for no more events: err is [ErrLeaving], and drained is true.
@@ -53,8 +54,6 @@ func (s *delivering) run(
 	ctx context.Context, successors <-chan *Successor,
 ) (next *Successor, drained bool, err error) {
 	defer s.abort()
-	s.consumer.Attach(s.window())
-
 	serving, finish := context.WithCancel(ctx)
 	defer finish()
 	g, working := errgroup.WithContext(serving)
@@ -151,8 +150,8 @@ var (
 	errSuperseded = errors.New("another process took over")
 )
 
-// window returns what may be with the handler.
-func (s *Session) window() outbox.Window {
+// Window returns what may be with the handler.
+func (s *Session) Window() outbox.Window {
 	w := s.description.Window(s.terms.Concurrency)
 	if w.Patience = s.terms.LateTimeout; w.Patience == 0 {
 		w.Patience = max(time.Minute, 4*s.terms.Timeout)
