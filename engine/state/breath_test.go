@@ -4,44 +4,79 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Long work stands back once a stretch, and not before it has worked for one.
+// Calm work stands back once a stretch, and not before it has worked for one. In a hurry it does not
+// stand back at all.
 func TestBreath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, piece := new(breath), stretch/10
-		var stoodBack []int
-		for i := range 25 {
-			began := time.Now()
-			b.take()
-			switch took := time.Since(began); took {
-			case 0:
-			case breather:
-				stoodBack = append(stoodBack, i)
-			default:
-				t.Errorf("piece %d: it stood back for %v, want %v", i, took, breather)
+		var of tempo
+		b, piece := &breath{tempo: &of}, stretch/10
+		work := func(pieces int) (stoodBack []int) {
+			for i := range pieces {
+				began := time.Now()
+				b.take()
+				switch took := time.Since(began); took {
+				case 0:
+				case rest:
+					stoodBack = append(stoodBack, i)
+				default:
+					t.Errorf("piece %d: it stood back for %v, want %v", i, took, rest)
+				}
+				time.Sleep(piece) // the work
 			}
-			time.Sleep(piece) // the work
+			return stoodBack
 		}
-		if len(stoodBack) != 2 || stoodBack[0] != 10 || stoodBack[1] != 20 {
-			t.Errorf("it stood back before pieces %v, want 10 and 20", stoodBack)
+		if got := work(25); got != nil {
+			t.Errorf("before it was calm, it stood back before pieces %v", got)
+		}
+		of.isCalm.Store(true)
+		if got := work(25); len(got) != 2 || got[0] != 10 || got[1] != 20 {
+			t.Errorf("it stood back before pieces %v, want 10 and 20", got)
+		}
+		of.hurry()
+		if got := work(25); got != nil {
+			t.Errorf("in a hurry, it stood back before pieces %v", got)
+		}
+		of.isCalm.Store(true)
+		of.end()
+		if got := work(25); got != nil {
+			t.Errorf("at the end, it stood back before pieces %v", got)
+		}
+		b = nil // of what is no table
+		if got := work(25); got != nil {
+			t.Errorf("without a breath, it stood back before pieces %v", got)
 		}
 	})
 }
 
-// Work that somebody waits for has no breath.
-func TestNoBreath(t *testing.T) {
+// While it is calm, Pebble's tables are written with pauses. A log is not.
+func TestTablesAreWrittenCalmly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var none *breath
-		began := time.Now()
-		for range 10 {
-			none.take()
-			time.Sleep(stretch)
-		}
-		if took := time.Since(began); took != 10*stretch {
-			t.Errorf("it took %v, want %v", took, 10*stretch)
+		fs := &patientFS{FS: vfs.NewMem()}
+		fs.tempo.isCalm.Store(true)
+		for name, want := range map[string]time.Duration{"000001.sst": 2 * rest, "cuts-00000001": 0} {
+			file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			for range 3 {
+				if _, err := file.Write([]byte("part")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(stretch)
+			}
+			if got := time.Since(began) - 3*stretch; got != want {
+				t.Errorf("%s: the writes stood back for %v, want %v", name, got, want)
+			}
+			if err := file.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// maxBatch is the size in bytes at which a batch ends and another one begins. Pebble keeps a batch
-// of more than 4 MiB in memory, together with its slack, until it becomes a table.
-const maxBatch = 3 << 20
+// maxBatch is the size in bytes at which a batch ends and another one begins. Pebble makes a table of
+// its own of each batch that needs half of maxMemory. There, an entry takes 200 bytes more.
+const maxBatch = 1 << 20
 
 // maxMemory is the size in bytes at which Pebble makes a table of what it holds in memory. A write
 // waits for tables while Pebble holds three times as much.
@@ -47,14 +47,6 @@ type fullLog struct {
 	upTo    uint64
 	atOnce  bool // the store is to have it now, not when the next log is full
 	content *contents
-}
-
-// breath returns how the goroutine that deals with the log stands back.
-func (l *fullLog) breath() *breath {
-	if l.atOnce {
-		return nil // somebody waits for it
-	}
-	return new(breath)
 }
 
 // rotate begins another log, and hands the one before it to the goroutine that makes checkpoints.
@@ -91,13 +83,13 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		}
 	}
 	if d.kept != nil && d.kept != full {
-		if err := s.settleLog(d, d.kept, full.content, full.breath()); err != nil {
+		if err := s.settleLog(d, d.kept, full.content); err != nil {
 			return err
 		}
 	}
 	d.kept = full
 	if full.atOnce {
-		if err := s.settleLog(d, full, nil, full.breath()); err != nil {
+		if err := s.settleLog(d, full, nil); err != nil {
 			return err
 		}
 	}
@@ -110,7 +102,7 @@ func (l *fullLog) read(d *database) error {
 	if err := l.sync(d.fs); err != nil {
 		return err
 	}
-	c, _, err := readLog(d.fs, d.dir, l.number, l.breath())
+	c, _, err := readLog(d.fs, d.dir, l.number, &breath{tempo: &d.fs.tempo})
 	if err != nil {
 		return err
 	}
@@ -123,13 +115,13 @@ func (l *fullLog) read(d *database) error {
 
 // settleLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
-func (s *Store) settleLog(d *database, full *fullLog, later *contents, pause *breath) error {
+func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 	done := progress{next: full.number + 1}
 	if later != nil {
 		done.begun = later.length
 	}
 	begun := progress{full.number, full.content.length}
-	if err := d.move(full.content, later, begun, done, pause); err != nil {
+	if err := d.move(full.content, later, begun, done); err != nil {
 		return err
 	}
 	d.kept = nil
@@ -151,12 +143,9 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents, pause *br
 }
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
-// progress before everything is there, done the progress after that. pause makes it stand back
-// meanwhile.
-func (d *database) move(c, later *contents, begun, done progress, pause *breath) error {
-	m := mover{
-		db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20)), pause: pause,
-	}
+// progress before everything is there, done the progress after that.
+func (d *database) move(c, later *contents, begun, done progress) error {
+	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(2 * maxBatch))}
 	m.set(progressKey, begun.append(nil))
 	m.apply(c, later)
 	m.set(progressKey, done.append(nil))
@@ -178,7 +167,6 @@ type mover struct {
 	db    *database
 	batch *pebble.Batch
 	whole bool // one batch, which is not committed
-	pause *breath
 	err   error
 }
 
@@ -189,11 +177,12 @@ func (m *mover) apply(c, later *contents) {
 		}
 	}
 	var value []byte
+	pause := breath{tempo: &m.db.fs.tempo}
 	for _, key := range slices.Sorted(maps.Keys(c.finals)) {
 		if m.err != nil {
 			return
 		}
-		m.pause.take()
+		pause.take()
 		if later.changes(key) {
 			continue
 		}
@@ -274,12 +263,12 @@ func (d *database) recover(disk vfs.FS) error {
 		if err := d.mayMove(disk, c); err != nil {
 			return err
 		}
-		if err := d.move(c, nil, progress{n, c.length}, done, nil); err != nil {
+		if err := d.move(c, nil, progress{n, c.length}, done); err != nil {
 			return err
 		}
 	}
 	if len(left) == 0 && next != at.next {
-		if err := d.move(&contents{}, nil, at, progress{next: next}, nil); err != nil {
+		if err := d.move(&contents{}, nil, at, progress{next: next}); err != nil {
 			return err
 		}
 	}

@@ -246,7 +246,8 @@ type contents struct {
 	file    vfs.File
 	dropped [][]byte // prefixes whose keys go before the others are set
 	finals  map[string]final
-	length  int64 // of the whole frames
+	length  int64         // of the whole frames
+	in      *bufio.Reader // of the last value
 }
 
 // size returns about how many bytes the store gets.
@@ -269,7 +270,6 @@ func (c *contents) changes(key string) bool {
 // readLog reads the log with a number. Its changes end at the first frame that is not whole. The
 // length of the contents is 0 if not even the first frame is, or if it belongs to another log.
 // previous is the length of the log before it. The caller closes contents.file.
-// pause makes it stand back meanwhile.
 func readLog(
 	disk vfs.FS, store string, number uint64, pause *breath,
 ) (c *contents, previous int64, err error) {
@@ -395,7 +395,11 @@ func skipValue(r *reader) uint32 {
 
 // value reads the value at an offset into buf, and returns it.
 func (c *contents) value(buf []byte, at int64) ([]byte, error) {
-	in := bufio.NewReaderSize(io.NewSectionReader(c.file, at, c.length-at), 4<<10)
+	if c.in == nil {
+		c.in = bufio.NewReaderSize(nil, 4<<10)
+	}
+	in := c.in
+	in.Reset(io.NewSectionReader(c.file, at, c.length-at))
 	length, err := binary.ReadUvarint(in)
 	if err != nil {
 		return nil, err

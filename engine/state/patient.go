@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,6 +26,7 @@ type patientFS struct {
 	pause time.Duration
 	once  bool // never repeats
 	ended atomic.Bool
+	tempo tempo // of writing tables
 
 	mu      sync.Mutex
 	waiting int   // operations that have failed and are being repeated
@@ -95,7 +97,11 @@ func (p *patientFS) file(what, name string, open func() (vfs.File, error)) (f vf
 	err = p.insist(what+" "+name, func() error {
 		opened, err := open()
 		if err == nil {
-			f = &patientFile{File: opened, fs: p, name: name}
+			file := &patientFile{File: opened, fs: p, name: name}
+			if filepath.Ext(name) == ".sst" {
+				file.pause = &breath{tempo: &p.tempo}
+			}
+			f = file
 		}
 		return err
 	})
@@ -158,8 +164,9 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 // A write does not wait for a sync, except while a failed sync writes bytes again.
 type patientFile struct {
 	vfs.File
-	fs   *patientFS
-	name string
+	fs    *patientFS
+	name  string
+	pause *breath // of a table; one goroutine at a time writes it
 
 	syncing sync.Mutex // held during a sync; before mu
 
@@ -169,6 +176,7 @@ type patientFile struct {
 }
 
 func (f *patientFile) Write(p []byte) (int, error) {
+	f.pause.take()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	from := f.pending.length

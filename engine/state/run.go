@@ -76,6 +76,7 @@ func (s *Store) await(done <-chan struct{}) {
 // work waits for the disk, in four goroutines, until ctx ends. Then it writes the rest and closes
 // the store.
 func (s *Store) work(ctx context.Context) {
+	context.AfterFunc(ctx, s.hasten)
 	looks, stopLooking := context.WithCancel(ctx)
 	var all, looking sync.WaitGroup
 	all.Go(func() { s.appendAll(ctx) })
@@ -88,6 +89,13 @@ func (s *Store) work(ctx context.Context) {
 	s.finish()
 	s.running.Store(false)
 	s.close()
+}
+
+// hasten has the logs moved without pauses from now on.
+func (s *Store) hasten() {
+	if d := s.db.Load(); d != nil {
+		d.fs.tempo.end()
+	}
 }
 
 // finish writes the rest, and gives the store everything, so that the next start finds no log. It
@@ -104,6 +112,7 @@ func (s *Store) finish() {
 	case d.readOnly != nil:
 		return
 	}
+	s.hasten()
 	select {
 	case log := <-d.full:
 		s.move(d, log)
@@ -169,7 +178,11 @@ func (s *Store) tryAppend() {
 	}
 	log := d.log.Load()
 	isFull := log.length.Load() > s.opts.limits.log || s.wantsSettled.Load()
-	if err == nil && isFull && !d.isMoving.Load() {
+	switch {
+	case err != nil || !isFull:
+	case d.isMoving.Load():
+		d.fs.tempo.hurry()
+	default:
 		err = s.rotate(d, s.wantsSettled.Swap(false))
 	}
 	if err != nil {
@@ -240,6 +253,7 @@ func (s *Store) moveAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case log := <-full:
+			d.fs.tempo.isCalm.Store(!log.atOnce)
 			s.move(d, log)
 		case <-size.C:
 			s.measure()
