@@ -182,3 +182,24 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 		r.stop()
 	}
 }
+
+// The buffer of large frames is kept while they come one after the other.
+func TestIsWorthKeeping(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, c := range []struct {
+		length, capacity int
+		want             bool
+	}{
+		{100, mib, true},
+		{100, mib + 1, false},
+		{mib / 2, 4 * mib, true},
+		{mib / 8, 4 * mib, false},
+		{8 * mib, 8 * mib, true},
+		{9 * mib, 9 * mib, false},
+	} {
+		if got := isWorthKeeping(c.length, c.capacity); got != c.want {
+			t.Errorf("%d of %d bytes: %v", c.length, c.capacity, got)
+		}
+	}
+}

@@ -141,14 +141,19 @@ func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 	}
 	bytes = int64(len(w.frame.b))
 	err = log.append(&w.frame)
-	if cap(w.frame.b) > maxScratch {
+	if !isWorthKeeping(len(w.frame.b), cap(w.frame.b)) {
 		w.frame.b = nil
 	}
 	return bytes, err
 }
 
-// maxScratch is the largest buffer that is kept for the next cut.
-const maxScratch = 1 << 20
+// isWorthKeeping reports whether the buffer of a frame is kept for the next cut. At full speed, cuts
+// are large one after the other, and to make such a buffer each time is a third of all garbage. The
+// first small cut after that lets go of the memory.
+func isWorthKeeping(length, capacity int) bool {
+	const always, never, share = 1 << 20, 8 << 20, 16
+	return capacity <= always || capacity <= min(never, share*length)
+}
 
 // writer writes cuts into frames of the log.
 type writer struct {
