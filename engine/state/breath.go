@@ -8,30 +8,31 @@ import (
 const (
 	// stretch is how long calm work goes on at a time.
 	stretch = time.Millisecond
-	// rest is how long it then stands back. So it takes a quarter of a processor at most.
+	// rest is how long it then rests. So it takes about a quarter of a processor.
 	rest = 3 * time.Millisecond
 )
 
-// tempo says how fast full logs are moved. While it is calm, nobody waits for that: neither a reader
-// nor the next log, which is not full.
+// tempo says whether the work behind the log rests between stretches. It is calm while nobody waits
+// for that work: neither a reader, nor a log that is full, nor the end of informd.
 type tempo struct{ isCalm, isEnding atomic.Bool }
 
-// hurry ends the calm, until the next log is moved.
+// hurry ends the calm, until the next log is full.
 func (t *tempo) hurry() { t.isCalm.Store(false) }
 
-// end ends the calm for good, because informd does.
+// end ends the calm for good.
 func (t *tempo) end() { t.isEnding.Store(true) }
 
-// breath makes long work stand back at short intervals while its tempo is calm. To move a log takes
-// Pebble and us about half a second of processor time. At full speed, two processors would be busy
-// with it that long. A change then waits for a processor where it goes from one goroutine to the
-// next one, several milliseconds each time. The nil breath never stands back.
+// breath makes a goroutine rest at short intervals while its tempo is calm. The goroutines that read
+// a full log and move it into Pebble do so, and those that write Pebble's tables. For each log, they
+// need about half a second of processor time. Without rests, two processors would be busy with that.
+// Meanwhile a change would wait for a processor where it goes from one goroutine to the next one,
+// several milliseconds each time. The nil breath never rests.
 type breath struct {
 	tempo *tempo
 	since time.Time
 }
 
-// take is called before each piece of the work. It stands back if that is due.
+// take is called before each piece of the work. It rests if that is due.
 func (b *breath) take() {
 	if b == nil || !b.tempo.isCalm.Load() || b.tempo.isEnding.Load() {
 		return

@@ -14,9 +14,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// maxBatch is the size in bytes at which a batch ends and another one begins. Pebble makes a table of
-// its own of each batch that needs half of maxMemory. There, an entry takes 200 bytes more.
-const maxBatch = 1 << 20
+// maxBatch is the size in Pebble's memory, in bytes, at which a batch ends and another one begins.
+// Pebble flushes a batch that needs half of maxMemory at once, and what it has in memory as well:
+// that makes more and smaller tables.
+const maxBatch = 3 << 20
+
+// perEntry is about how many bytes of Pebble's memory a key takes besides itself and its value.
+const perEntry = 200
 
 // maxMemory is the size in bytes at which Pebble makes a table of what it holds in memory. A write
 // waits for tables while Pebble holds three times as much.
@@ -63,6 +67,10 @@ func (s *Store) rotate(d *database, atOnce bool) error {
 	d.listing.Unlock()
 	d.log.Store(log)
 	d.isMoving.Store(true)
+	// A log grows far beyond its limit if the one before it is not moved in time. Pebble is then
+	// behind with its tables.
+	isBehind := old.length.Load() > s.opts.limits.log+s.opts.limits.log/2
+	d.fs.tempo.isCalm.Store(!atOnce && !isBehind)
 	d.full <- &fullLog{cutLog: old, upTo: s.logged.reached.Load(), atOnce: atOnce}
 	return nil
 }
@@ -145,7 +153,7 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
 // progress before everything is there, done the progress after that.
 func (d *database) move(c, later *contents, begun, done progress) error {
-	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(2 * maxBatch))}
+	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
 	m.set(progressKey, begun.append(nil))
 	m.apply(c, later)
 	m.set(progressKey, done.append(nil))
@@ -210,7 +218,8 @@ func (m *mover) delete(key []byte) {
 }
 
 func (m *mover) mayCommit() {
-	if m.err == nil && !m.whole && m.batch.Len() > m.db.maxBatch {
+	size := m.batch.Len() + perEntry*int(m.batch.Count())
+	if m.err == nil && !m.whole && size > m.db.maxBatch {
 		m.err = m.batch.Commit(pebble.NoSync)
 		m.batch.Reset()
 	}

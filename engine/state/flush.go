@@ -149,7 +149,7 @@ func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 
 // isWorthKeeping reports whether the buffer of a frame is kept for the next cut. At full speed, cuts
 // are large one after the other, and to make such a buffer each time is a third of all garbage. The
-// first small cut after that lets go of the memory.
+// first cut after that which is much smaller lets go of the memory.
 func isWorthKeeping(length, capacity int) bool {
 	const always, never, share = 1 << 20, 8 << 20, 16
 	return capacity <= always || capacity <= min(never, share*length)

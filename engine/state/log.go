@@ -247,7 +247,7 @@ type contents struct {
 	dropped [][]byte // prefixes whose keys go before the others are set
 	finals  map[string]final
 	length  int64         // of the whole frames
-	in      *bufio.Reader // of the last value
+	in      *bufio.Reader // value uses it again and again
 }
 
 // size returns about how many bytes the store gets.
@@ -270,6 +270,7 @@ func (c *contents) changes(key string) bool {
 // readLog reads the log with a number. Its changes end at the first frame that is not whole. The
 // length of the contents is 0 if not even the first frame is, or if it belongs to another log.
 // previous is the length of the log before it. The caller closes contents.file.
+// readLog rests with pause, which may be nil.
 func readLog(
 	disk vfs.FS, store string, number uint64, pause *breath,
 ) (c *contents, previous int64, err error) {

@@ -26,7 +26,7 @@ type patientFS struct {
 	pause time.Duration
 	once  bool // never repeats
 	ended atomic.Bool
-	tempo tempo // of writing tables
+	tempo tempo // of those who move logs, and write tables
 
 	mu      sync.Mutex
 	waiting int   // operations that have failed and are being repeated

@@ -91,7 +91,7 @@ func (s *Store) work(ctx context.Context) {
 	s.close()
 }
 
-// hasten has the logs moved without pauses from now on.
+// hasten lets nobody who works for the store rest any more.
 func (s *Store) hasten() {
 	if d := s.db.Load(); d != nil {
 		d.fs.tempo.end()
@@ -202,7 +202,7 @@ func (s *Store) syncAll(ctx context.Context) {
 		case <-s.wakeSync:
 		}
 		s.trySync()
-		if s.unwritten.records.Load() != 0 {
+		if s.unwritten.records.Load() != 0 || s.wantsSettled.Load() {
 			s.wake.send() // in case the log has been waiting for the disk
 		}
 	}
@@ -253,7 +253,9 @@ func (s *Store) moveAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case log := <-full:
-			d.fs.tempo.isCalm.Store(!log.atOnce)
+			if ctx.Err() != nil {
+				d.fs.tempo.end()
+			}
 			s.move(d, log)
 		case <-size.C:
 			s.measure()

@@ -136,7 +136,7 @@ func (s *supervisor) runOnce(
 		return nil, err
 	}
 	began := time.Now()
-	s.consumer.Attach(current.Window()) // before it counts as running: who sees that relies on it
+	s.consumer.Attach(current.Window()) // first: who sees it run counts on its places
 	s.mu.Lock()
 	s.failures.well(began)
 	s.mu.Unlock()
