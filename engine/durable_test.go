@@ -222,7 +222,7 @@ func n(n int) func(*Engine, []string) bool {
 
 func (l *life) expect(got []string, want ...string) {
 	l.t.Helper()
-	slices.Sort(want)
+	want = slices.Sorted(slices.Values(want)) // the tests of a table may share it
 	if diff := cmp.Diff(want, got); diff != "" {
 		l.t.Errorf("told (-want +got)\n%s", diff)
 	}

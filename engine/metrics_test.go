@@ -28,7 +28,7 @@ func series(e *Engine) (all []string) {
 // measures waits until the metrics are shown as they should be.
 func (l *life) measures(e *Engine, want ...string) {
 	l.t.Helper()
-	slices.Sort(want)
+	want = slices.Sorted(slices.Values(want))
 	var got []string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		isCounted := !slices.ContainsFunc(e.Status().Metrics, func(s MetricStatus) bool { return s.Counts })

@@ -154,7 +154,7 @@ func (e *ear) expectAll(t testing.TB, want ...string) {
 		return strings.Compare(words([]delta.Delta{a})[0], words([]delta.Delta{b})[0])
 	})
 	e.mu.Unlock()
-	slices.Sort(want)
+	want = slices.Sorted(slices.Values(want))
 	e.expect(t, want...)
 }
 
