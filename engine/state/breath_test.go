@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Calm work stands back once a stretch, and not before it has worked for one. In a hurry it does not
+// Calm work rests once a stretch, and not before it has worked for one. In a hurry it does not
 // stand back at all.
 func TestBreath(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestBreath(t *testing.T) {
 		if got := work(25); got != nil {
 			t.Errorf("at the end, it stood back before pieces %v", got)
 		}
-		b = nil // of what is no table
+		b = nil // as for files that are not tables
 		if got := work(25); got != nil {
 			t.Errorf("without a breath, it stood back before pieces %v", got)
 		}

@@ -20,8 +20,8 @@ const (
 
 // maxEnds is how often in a row the process may end while it opens or compacts the store. A damaged
 // store can make Pebble panic on a goroutine of its own. Processes end for other reasons too, but
-// not ten times in a row in these moments, although calm compactions take up to four times longer: a
-// compaction that ends begins the count anew.
+// not ten times in a row in these moments. Compactions that rest take up to four times longer, but
+// each one that ends resets the count.
 const maxEnds = 10
 
 // unfit returns why the store must not be opened, or "".

@@ -91,7 +91,7 @@ func (s *Store) work(ctx context.Context) {
 	s.close()
 }
 
-// hasten lets nobody who works for the store rest any more.
+// hasten ends the rests of the work behind the log, because informd ends.
 func (s *Store) hasten() {
 	if d := s.db.Load(); d != nil {
 		d.fs.tempo.end()

@@ -12,7 +12,7 @@ import (
 // output is common to all handlers, so each opens the pipe once more.
 type pipe struct {
 	fd   int
-	most int // bytes to write at once to an empty pipe: half of what fits, because others may write too
+	most int // bytes to write at once to an empty pipe: half of it, to leave room for other writers
 }
 
 // openPipe returns nil if file is no pipe, or cannot be opened or locked, such as for another user
