@@ -99,6 +99,63 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
+// BenchmarkStorm records 160,000 changes of 2.4 KB to 20,000 objects in turn, as fast as the state
+// takes them. Each change has a delivery with the object before and after it, which is acknowledged
+// 5,000 changes later. µs-cpu/change counts the CPU time of the whole process, packing included.
+// B/change is what it allocates.
+func BenchmarkStorm(b *testing.B) {
+	const objects, changes, behind = 20_000, 160_000, 5_000
+	p := newPods(1)
+	made := make([]*object.Object, changes)
+	var used time.Duration
+	var before, after runtime.MemStats
+	garbage := uint64(0)
+	for b.Loop() {
+		b.StopTimer()
+		for n := range made {
+			made[n] = p.pod(b, n%objects, n, benchSize)
+		}
+		s := run(b, open(b, b.TempDir(), Options{}))
+		i, lane := s.Objects("pods", ObjectsOptions{}), s.Lane("r", LaneOptions{})
+		if _, err := i.Load(); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := lane.Keys(); err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		from := cpu()
+		b.StartTimer()
+		for n, o := range made {
+			d := delta.Delta{Type: delta.Updated, Object: o}
+			if n >= objects {
+				d.Old = made[n-objects]
+			}
+			s.Pace()
+			s.Begin()
+			i.Put(o, []string{"r"})
+			i.Version("1")
+			lane.Put(uint64(inOrder+n), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+			s.End()
+			if n >= behind {
+				gone := n - behind
+				s.recorded(func() { lane.Delete(uint64(inOrder+gone), keyOf(made[gone])) })
+			}
+		}
+		s.written()
+		b.StopTimer()
+		used += cpu() - from
+		runtime.ReadMemStats(&after)
+		garbage += after.TotalAlloc - before.TotalAlloc
+		s.stop()
+		b.StartTimer()
+	}
+	n := float64(b.N * changes)
+	b.ReportMetric(float64(used.Nanoseconds())/1000/n, "µs-cpu/change")
+	b.ReportMetric(float64(garbage)/n, "B/change")
+}
+
 // BenchmarkLoad opens and loads 100,000 objects of 2.4 KB.
 func BenchmarkLoad(b *testing.B) {
 	dir := b.TempDir()

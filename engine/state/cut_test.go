@@ -183,23 +183,39 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 	}
 }
 
-// The buffer of large frames is kept while they come one after the other.
-func TestIsWorthKeeping(t *testing.T) {
+// The buffer of large frames is kept while they come, also with small ones between them.
+func TestFrameBuffer(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, c := range []struct {
-		length, capacity int
+		name             string
+		capacity, length int
+		cuts             int
 		want             bool
 	}{
-		{100, mib, true},
-		{100, mib + 1, false},
-		{mib / 2, 4 * mib, true},
-		{mib / 8, 4 * mib, false},
-		{8 * mib, 8 * mib, true},
-		{9 * mib, 9 * mib, false},
+		{"small", mib, 100, 1000, true},
+		{"in use", 4 * mib, mib / 2, 1000, true},
+		{"in use until now", 4 * mib, mib / 8, 63, true},
+		{"no longer in use", 4 * mib, mib / 8, 64, false},
+		{"large", 8 * mib, 8 * mib, 1000, true},
+		{"too large", 9 * mib, 9 * mib, 1, false},
 	} {
-		if got := isWorthKeeping(c.length, c.capacity); got != c.want {
-			t.Errorf("%d of %d bytes: %v", c.length, c.capacity, got)
+		w := writer{frame: frame{b: make([]byte, c.length, c.capacity)}}
+		for range c.cuts {
+			w.tidy()
 		}
+		if got := w.frame.b != nil; got != c.want {
+			t.Errorf("%s: it is kept: %v", c.name, got)
+		}
+	}
+	w := writer{frame: frame{b: make([]byte, 4*mib)}}
+	for range 1000 {
+		w.frame.b = w.frame.b[:100]
+		w.tidy()
+		w.frame.b = w.frame.b[:mib]
+		w.tidy()
+	}
+	if w.frame.b == nil {
+		t.Error("large frames with small ones between them: it is not kept")
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // maxSpare is the largest map that is kept for reuse.
-const maxSpare = 1 << 10
+const maxSpare = 4 << 10
 
 // cut is everything that was recorded up to a moment, and not before the cut before it.
 type cut struct {
@@ -141,18 +141,24 @@ func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 	}
 	bytes = int64(len(w.frame.b))
 	err = log.append(&w.frame)
-	if !isWorthKeeping(len(w.frame.b), cap(w.frame.b)) {
-		w.frame.b = nil
-	}
+	w.tidy()
 	return bytes, err
 }
 
-// isWorthKeeping reports whether the buffer of a frame is kept for the next cut. At full speed, cuts
-// are large one after the other, and to make such a buffer each time is a third of all garbage. The
-// first cut after that which is much smaller lets go of the memory.
-func isWorthKeeping(length, capacity int) bool {
-	const always, never, share = 1 << 20, 8 << 20, 16
-	return capacity <= always || capacity <= min(never, share*length)
+// tidy lets go of the frame's buffer if it is too large to keep for the next cut. At full speed most
+// cuts are large, and to make such a buffer each time is a third of all garbage. Some cuts between
+// them are small: only many of those in a row end that.
+func (w *writer) tidy() {
+	const always, never, share, many = 1 << 20, 8 << 20, 16, 64
+	length, capacity := len(w.frame.b), cap(w.frame.b)
+	if capacity <= always || capacity <= share*length {
+		w.small = 0
+	} else {
+		w.small++
+	}
+	if capacity > never || w.small == many {
+		w.frame.b, w.small = nil, 0
+	}
 }
 
 // writer writes cuts into frames of the log.
@@ -160,6 +166,7 @@ type writer struct {
 	db         *database
 	log        *cutLog
 	frame      frame
+	small      int    // cuts in a row that needed little of the frame's buffer
 	key, value []byte // scratch
 	inserts    []insert
 	texts      []text
@@ -189,7 +196,7 @@ func (w *writer) write(c cut) {
 			w.frame.change(deleteChange, letterKey(id))
 			continue
 		}
-		w.value = appendLetter(w.value[:0], l, &referrer{w, letters})
+		w.value = appendLetter(w.value[:0], l, &referrer{writer: w, owner: letters})
 		w.set(setChange, letterKey(id), w.value)
 	}
 	for name, r := range c.rules {
@@ -227,11 +234,16 @@ func (w *writer) set(kind byte, key, value []byte) {
 type referrer struct {
 	*writer
 	owner owner
+	last  *object.Dictionary // the last that was referred to
+	id    dictionaryID       // its id
 }
 
 // dictionary implements references. It writes a dictionary that is not on disk.
 func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
-	return r.db.dictionaries.refer(r.owner, with, &r.frame)
+	if with != r.last {
+		r.last, r.id = with, r.db.dictionaries.refer(r.owner, with, &r.frame)
+	}
+	return r.id
 }
 
 // repeat implements references.
@@ -276,7 +288,7 @@ func (w *writer) objects(i informerCut) {
 	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
 		w.drop(i.owner, nil) // nobody has loaded what is on disk
 	}
-	refer := &referrer{w, i.owner}
+	refer := &referrer{writer: w, owner: i.owner}
 	for key, r := range i.objects {
 		w.key = appendObjectKey(w.key[:0], i.owner, key)
 		if r.object == nil {
@@ -307,7 +319,7 @@ func (w *writer) deliveries(l laneCut) {
 	if l.inLog != w.log.id {
 		l.inLog, l.earlier = w.log.id, l.before
 	}
-	refer := &referrer{w, l.owner}
+	refer := &referrer{writer: w, owner: l.owner}
 	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
 		d := l.deliveries[n]
 		w.key = appendDeliveryKey(w.key[:0], l.owner, d.key, n)

@@ -344,12 +344,12 @@ func (c *contents) add(payload []byte) bool {
 		switch kind {
 		case setChange, addChange:
 			length := skipValue(&r)
-			if was, ok := c.finals[string(key)]; ok && was.kind == addChange {
+			if kind == setChange && c.finals[string(key)].kind == addChange {
 				kind = addChange
 			}
 			c.finals[string(key)] = final{kind, length, at}
 		case deleteChange:
-			if was, ok := c.finals[string(key)]; ok && was.kind == addChange {
+			if c.finals[string(key)].kind == addChange {
 				delete(c.finals, string(key))
 			} else {
 				c.finals[string(key)] = final{kind: kind}
