@@ -74,8 +74,9 @@
 //
 // Objects and deliveries take the space that an [object.Packer] leaves of them, and about as much
 // again until Pebble has merged its files. Three logs take 32 MiB each, and the last one somewhat
-// more while another one is moved, or much more while the disk is too slow for that. A lane takes [LaneOptions].MaxBytes plus its deliveries in memory. The
-// caller that puts letters must bound them. An informer has at most eight dictionaries after a
-// start, 64 KiB each; a start removes those without a reference. Records of informers and rules
-// that no longer exist remain until [Store.DropInformer] and [Store.DropRule].
+// more while another one is moved, or much more while the disk is too slow for that. A lane takes
+// [LaneOptions].MaxBytes plus its deliveries in memory. The caller that puts letters must bound
+// them. An informer has at most eight dictionaries after a start, 64 KiB each; a start removes those
+// without a reference. Records of informers and rules that no longer exist remain until
+// [Store.DropInformer] and [Store.DropRule].
 package state
