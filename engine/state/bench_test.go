@@ -100,9 +100,9 @@ func BenchmarkChange(b *testing.B) {
 }
 
 // BenchmarkStorm records 160,000 changes of 2.4 KB to 20,000 objects in turn, as fast as the state
-// takes them. Each change has a delivery with the object before and after it, which is acknowledged
-// 5,000 changes later. µs-cpu/change counts the CPU time of the whole process, packing included.
-// B/change is what it allocates.
+// takes them. Each change has a delivery, with the object before it where there was one. A delivery
+// is acknowledged 5,000 changes later. µs-cpu/change counts the CPU time of the whole process,
+// packing included. B/change is what the process allocates.
 func BenchmarkStorm(b *testing.B) {
 	const objects, changes, behind = 20_000, 160_000, 5_000
 	p := newPods(1)

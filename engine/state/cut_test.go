@@ -183,7 +183,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 	}
 }
 
-// The buffer of large frames is kept while they come, also with small ones between them.
+// The writer keeps a large buffer while large cuts come, even with small ones between them.
 func TestFrameBuffer(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -194,11 +194,11 @@ func TestFrameBuffer(t *testing.T) {
 		want             bool
 	}{
 		{"small", mib, 100, 1000, true},
-		{"in use", 4 * mib, mib / 2, 1000, true},
-		{"in use until now", 4 * mib, mib / 8, 63, true},
-		{"no longer in use", 4 * mib, mib / 8, 64, false},
+		{"in use", 4 * mib, mib / 4, 1000, true},
+		{"in use until now", 4 * mib, mib/4 - 1, 15, true},
+		{"no longer in use", 4 * mib, mib/4 - 1, 16, false},
 		{"large", 8 * mib, 8 * mib, 1000, true},
-		{"too large", 9 * mib, 9 * mib, 1, false},
+		{"too large", 8*mib + 1, 8 * mib, 1, false},
 	} {
 		w := writer{frame: frame{b: make([]byte, c.length, c.capacity)}}
 		for range c.cuts {
@@ -209,13 +209,28 @@ func TestFrameBuffer(t *testing.T) {
 		}
 	}
 	w := writer{frame: frame{b: make([]byte, 4*mib)}}
-	for range 1000 {
-		w.frame.b = w.frame.b[:100]
-		w.tidy()
-		w.frame.b = w.frame.b[:mib]
-		w.tidy()
+	for n := range 1000 {
+		length := 100
+		if n%10 == 9 {
+			length = mib
+		}
+		w.frame.b = w.frame.b[:length]
+		if w.tidy(); w.frame.b == nil {
+			t.Fatalf("it was dropped after %d cuts, of which every tenth was large", n+1)
+		}
 	}
-	if w.frame.b == nil {
-		t.Error("large frames with small ones between them: it is not kept")
+}
+
+func TestAppendDropsALargeBuffer(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), Options{})
+	w := &s.db.Load().writer
+	w.frame.b = make([]byte, 16<<20)
+	r := run(t, s)
+	s.recorded(func() { s.PutRule(RuleMemory{Name: "r"}) })
+	r.written()
+	r.stop()
+	if n := cap(w.frame.b); n > 1<<20 {
+		t.Errorf("a buffer of %d bytes is kept", n)
 	}
 }

@@ -17,9 +17,9 @@
 // A log that has grown to 32 MiB is full, and the next one begins. When that is full, too, a third
 // goroutine moves the first one into Pebble: what it made of each key in the end, without the keys
 // that the second one changes again. Then it removes the first one. It rests most of the time,
-// unless somebody waits, such as a third log that is full. An end in order moves all logs. So does a
-// start after a crash. If the disk accepts no writes then, a view in memory shows Pebble as it would
-// be.
+// unless somebody waits, such as a third log that is full. An end in order moves all logs. So does
+// a start after a crash. If the disk accepts no writes then, a view in memory shows Pebble as it
+// would be.
 //
 // So Pebble gets neither all states of an object that changes often, nor a delivery that has been
 // acknowledged meanwhile. The log holds an object's text once: deliveries refer to it. Pebble keeps
@@ -76,7 +76,7 @@
 // again until Pebble has merged its files. Three logs take 32 MiB each, and the last one somewhat
 // more while another one is moved, or much more while the disk is too slow for that. A lane takes
 // [LaneOptions].MaxBytes plus its deliveries in memory. The caller that puts letters must bound
-// them. An informer has at most eight dictionaries after a start, 64 KiB each; a start removes those
-// without a reference. Records of informers and rules that no longer exist remain until
+// them. An informer has at most eight dictionaries after a start, 64 KiB each; a start removes
+// those without a reference. Records of informers and rules that no longer exist remain until
 // [Store.DropInformer] and [Store.DropRule].
 package state
