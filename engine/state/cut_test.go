@@ -202,7 +202,7 @@ func TestFrameBuffer(t *testing.T) {
 	} {
 		w := writer{frame: frame{b: make([]byte, c.length, c.capacity)}}
 		for range c.cuts {
-			w.tidy()
+			w.shrink()
 		}
 		if got := w.frame.b != nil; got != c.want {
 			t.Errorf("%s: it is kept: %v", c.name, got)
@@ -215,7 +215,7 @@ func TestFrameBuffer(t *testing.T) {
 			length = mib
 		}
 		w.frame.b = w.frame.b[:length]
-		if w.tidy(); w.frame.b == nil {
+		if w.shrink(); w.frame.b == nil {
 			t.Fatalf("it was dropped after %d cuts, of which every tenth was large", n+1)
 		}
 	}

@@ -141,24 +141,8 @@ func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 	}
 	bytes = int64(len(w.frame.b))
 	err = log.append(&w.frame)
-	w.tidy()
+	w.shrink()
 	return bytes, err
-}
-
-// tidy drops the frame's buffer if it exceeds 8 MiB. It also drops one of more than 1 MiB after 16
-// cuts in a row that used less than a sixteenth of it. Until then an informd without changes keeps
-// it. At full speed, a new buffer for each cut would be a third of all garbage.
-func (w *writer) tidy() {
-	const always, never, share, many = 1 << 20, 8 << 20, 16, 16
-	length, capacity := len(w.frame.b), cap(w.frame.b)
-	if capacity <= always || capacity <= share*length {
-		w.small = 0
-	} else {
-		w.small++
-	}
-	if capacity > never || w.small == many {
-		w.frame.b, w.small = nil, 0
-	}
 }
 
 // writer writes cuts into frames of the log.
@@ -176,6 +160,22 @@ type writer struct {
 type text struct {
 	object   *object.Object
 	from, to int
+}
+
+// shrink drops the frame's buffer if it exceeds 8 MiB. It also drops one of more than 1 MiB after 16
+// cuts in a row that used less than a sixteenth of it. An informd without changes makes no cuts, so
+// it keeps that. At full speed, a new buffer for each cut would be a third of all garbage.
+func (w *writer) shrink() {
+	const always, never, share, many = 1 << 20, 8 << 20, 16, 16
+	length, capacity := len(w.frame.b), cap(w.frame.b)
+	if capacity <= always || capacity <= share*length {
+		w.small = 0
+	} else {
+		w.small++
+	}
+	if capacity > never || w.small == many {
+		w.frame.b, w.small = nil, 0
+	}
 }
 
 func (w *writer) write(c cut) {
