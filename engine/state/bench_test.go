@@ -35,7 +35,7 @@ func rss() float64 {
 	return resident * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// emptyRecords returns the records of an informer and of a rule, which a new store does not have yet.
+// emptyRecords makes the records of an informer and of a rule in a new store.
 func emptyRecords(b *testing.B, s *running, o ObjectsOptions) (*Objects, *Lane) {
 	b.Helper()
 	i, lane := s.Objects("pods", o), s.Lane("r", LaneOptions{})
