@@ -40,6 +40,9 @@ func TestUnreadableSourcesPreventPruning(t *testing.T) {
 
 	k.Define("Room")
 	room("hall")
+	d.Poll("informd to have read the room", func() bool { // which may be after the next change of the house
+		return state.Command("get", "rooms", "-o", "name") != ""
+	})
 	k.Patch(house, `data: {turn: "3"}`)
 	k.Has("house-hall", "turn", "3")
 	k.Gone("house-attic")
