@@ -666,6 +666,9 @@ func (r *real) unrest() string {
 		if rule.Pending > 0 && !rule.NextDue.After(r.clock.Now()) {
 			return fmt.Sprintf("rule %s has members since %v", rule.Name, rule.NextDue)
 		}
+		if !rule.NextRound.IsZero() && !rule.NextRound.After(r.clock.Now()) {
+			return fmt.Sprintf("rule %s has a round to come since %v", rule.Name, rule.NextRound)
+		}
 	}
 	return ""
 }
