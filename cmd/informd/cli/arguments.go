@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,13 @@ func NewGroup(use, short, long string, commands ...*cobra.Command) *cobra.Comman
 func MakeGroup(cmd *cobra.Command) {
 	cmd.Args = onlyCommands
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
+		if failed != cmd { // commands that it holds inherit this function
+			return err
+		}
+		// The flag is that of the unknown command before it.
+		return cmp.Or(onlyCommands(cmd, cmd.Flags().Args()), err)
+	})
 }
 
 func onlyCommands(cmd *cobra.Command, args []string) error {
