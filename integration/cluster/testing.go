@@ -56,9 +56,15 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// New starts a control plane for one test, which may stop or break it.
+// ownAtOnce holds a value for each control plane that New has started. Tests that want more of them
+// at once than its capacity wait, because a control plane that starts keeps a processor busy.
+var ownAtOnce = make(chan struct{}, 2)
+
+// New starts a control plane for one test, which may stop or break it. A test starts at most one.
 func New(t testing.TB) *Cluster {
 	t.Helper()
+	ownAtOnce <- struct{}{}
+	t.Cleanup(func() { <-ownAtOnce })
 	// t.TempDir puts the test's name into the path, which is too long for a socket.
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {

@@ -23,8 +23,12 @@ import (
 // it.
 const Patience = 90 * time.Second
 
-// Binary is the informd under test. It has the race detector if the tests have it.
+// Binary is the informd under test. It has the race detector if HasRace.
 var Binary string
+
+// HasRace says whether the informd under test has the race detector, which multiplies memory and
+// time: it has, but for `make soak`. The test binary needs none, since it only drives informd.
+var HasRace = !Soak()
 
 // raceOptions are the options of the race detector in all processes that tests start. A race ends
 // the process, and an end without one does not wait a second for races that may come.
@@ -67,7 +71,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	built.dir = dir
 	flags := []string{}
-	if RaceEnabled {
+	if HasRace {
 		flags = append(flags, "-race")
 		if err := os.Setenv("GORACE", raceOptions); err != nil {
 			fmt.Fprintln(os.Stderr, err)

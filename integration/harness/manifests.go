@@ -16,7 +16,7 @@ func Source(name, spec string) string { return manifest("Source", name, spec) }
 // Handler hands the race detector's options on to the handler, where informd starts it as a process.
 func Handler(name, spec string) string {
 	switch isRemote := strings.Contains(spec, "address: "); {
-	case !RaceEnabled || isRemote:
+	case !HasRace || isRemote:
 	case strings.Contains(spec, "env: ["):
 		spec = strings.Replace(spec, "env: [", "env: [GORACE, ", 1)
 	default:

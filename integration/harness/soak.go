@@ -18,6 +18,16 @@ func NeedSoak(t *testing.T) {
 	}
 }
 
+// Lacks ends a test that needs something which can be installed, and is not here. It skips the test,
+// or fails it if $INFORMD_SKIP_NOTHING is set, as CI does.
+func Lacks(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("INFORMD_SKIP_NOTHING") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
 // Seed returns $INFORMD_SEED, or a random seed, and logs it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
@@ -37,4 +47,4 @@ func Seed(t testing.TB) uint64 {
 // second for that, and more with the race detector.
 var Unwritten = map[bool]time.Duration{
 	false: 100 * time.Millisecond, true: 400 * time.Millisecond,
-}[RaceEnabled]
+}[HasRace]

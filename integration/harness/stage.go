@@ -358,7 +358,7 @@ func (s *Stage) Holdings() holdings {
 
 // holdingsMore is by how much resident memory may grow: Go keeps some of a heap that was larger for
 // a while.
-var holdingsMore = map[bool]int64{false: 64 << 20, true: 256 << 20}[RaceEnabled]
+var holdingsMore = map[bool]int64{false: 64 << 20, true: 256 << 20}[HasRace]
 
 // WantHoldings waits until the daemon holds no more than before. It allows for a few goroutines and
 // descriptors, which serve the questions of this test.

@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
+)
+
+// An API server accepts the Kubernetes manifests in docs/ and examples/, and knows all their
+// fields. It does not know cert-manager's resources. integration/install tests deploy/.
+func TestManifestsForKubernetes(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	var shown []string
+	for _, page := range []string{"permissions", "remote-handlers"} {
+		guide, err := os.ReadFile("../../docs/guides/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
+			if strings.HasPrefix(block[1], "apiVersion:") {
+				shown = append(shown, block[1])
+			}
+		}
+	}
+	example, err := os.ReadFile("../../examples/handlers/remote/kubernetes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string]int)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(strings.Join(append(shown, string(example)), "\n---\n"))), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(&o.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kinds[o.GetKind()]++
+		switch o.GroupVersionKind().Group {
+		case "cert-manager.io", "informd.dev":
+			continue
+		}
+		if o.GetNamespace() != "" {
+			o.SetNamespace(k.Ns)
+		}
+		_, err := k.Resource(o).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		if err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	if kinds["Deployment"] < 2 || kinds["Service"] < 2 || kinds["Certificate"] != 3 || kinds["NetworkPolicy"] != 1 {
+		t.Errorf("not all were found: %v", kinds)
+	}
+}

@@ -1,3 +1,0 @@
-// Package simulation compares the simulator with the engine that it claims to be: random rules and
-// random histories run through both, and their events are compared one by one.
-package simulation
