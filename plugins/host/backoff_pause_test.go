@@ -8,6 +8,7 @@ import (
 // The pause doubles with each failure, up to a bound. Time without a failure forgets them one by
 // one.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := newBackoff(100*time.Millisecond, time.Second, time.Minute)
 	within := func(got, want time.Duration) bool { return got >= want*8/10 && got <= want*12/10 }

@@ -60,6 +60,7 @@ func checkAll(t *testing.T, got found) {
 }
 
 func TestCache(t *testing.T) {
+	t.Parallel()
 	h := start(t, readerSpec("pods"), allSources)
 	ready(t, h)
 	checkAll(t, readBy(t, h, reading{Source: "pods"}))
@@ -78,6 +79,7 @@ func TestCache(t *testing.T) {
 // Without access.read there is no socket, and the error names the field that would give the handler
 // one.
 func TestNoAccess(t *testing.T) {
+	t.Parallel()
 	h := start(t, readerSpec(), allSources)
 	ready(t, h)
 	got := readBy(t, h, reading{Source: "pods"})
@@ -88,6 +90,7 @@ func TestNoAccess(t *testing.T) {
 
 // Try gives a handler nothing to read, and its calls fail at once.
 func TestTryWithoutCache(t *testing.T) {
+	t.Parallel()
 	s := readerSpec("pods")
 	s.Config = json.RawMessage(`"read"`)
 	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "there is no cache to read: the handler was started only for a check") {
@@ -100,6 +103,7 @@ func TestTryWithoutCache(t *testing.T) {
 
 // Only its own process may use a socket: another handler of the same user is refused.
 func TestOtherHandlersCache(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("who is at a socket is known on Linux only")
 	}
@@ -130,6 +134,7 @@ func TestOtherHandlersCache(t *testing.T) {
 
 // A reload changes what may be read. Each process has its own socket for as long as it lives.
 func TestReloadAccess(t *testing.T) {
+	t.Parallel()
 	h := start(t, readerSpec("pods"), allSources)
 	ready(t, h)
 	before := readBy(t, h, reading{Source: "pods"})
@@ -152,6 +157,7 @@ func TestReloadAccess(t *testing.T) {
 
 // A confined handler can reach its socket, and nothing more than that requires.
 func TestConfinedCache(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("handlers are confined on Linux only, and only root can run one as another user")
 	}
@@ -190,6 +196,7 @@ func TestConfinedCache(t *testing.T) {
 
 // The socket is removed with the process, however that ends.
 func TestCacheOfACrashedProcess(t *testing.T) {
+	t.Parallel()
 	h := start(t, readerSpec("pods"), host.Options{Cache: allSources.Cache, BackoffMin: time.Millisecond})
 	ready(t, h)
 	first := readBy(t, h, reading{Source: "pods"})

@@ -59,6 +59,7 @@ func init() {
 
 // Any certificate for localhost will do. Otherwise the error says what is wrong with it.
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"localhost":       "",
 		"handler.example": "x509: certificate is valid for handler.example, not localhost",

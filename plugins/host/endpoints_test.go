@@ -9,6 +9,7 @@ import (
 
 // Of more addresses, maxEndpoints are used.
 func TestRemoteEndpointsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := NewRemote(RemoteSpec{Name: "many"}, Options{})
 	r.SetLookUp(func(context.Context) (all []netip.AddrPort, err error) {
 		for i := range 4 * maxEndpoints {
@@ -27,6 +28,7 @@ func TestRemoteEndpointsAreBounded(t *testing.T) {
 
 // An address that comes back while its endpoint is leaving is used again as soon as that is gone.
 func TestRemoteAddressComesBack(t *testing.T) {
+	t.Parallel()
 	r := NewRemote(RemoteSpec{Name: "flapping"}, Options{})
 	address := netip.MustParseAddrPort("127.0.0.1:1")
 	e := r.endpoint(address)

@@ -39,6 +39,7 @@ func back(t *testing.T, h *host.Host, sent handler.Event) {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
 

@@ -27,6 +27,7 @@ import (
 // An event that is never answered costs its caller the time limit, and others nothing. A handler
 // that answers no event is ended.
 func TestNeverAnswers(t *testing.T) {
+	t.Parallel()
 	s := spec("never")
 	s.Concurrency, s.Timeout = 4, 50*time.Millisecond
 	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
@@ -50,6 +51,7 @@ func TestNeverAnswers(t *testing.T) {
 // A handler that does not read its stream is ended, although it is healthy otherwise: gRPC's flow
 // control would block its callers for ever.
 func TestDeaf(t *testing.T) {
+	t.Parallel()
 	s := spec("deaf")
 	s.Concurrency, s.Timeout = 2, 50*time.Millisecond
 	log := &recorder{}
@@ -69,6 +71,7 @@ func TestDeaf(t *testing.T) {
 }
 
 func TestTimeLimitCancels(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.Concurrency, s.Timeout = 1, 100*time.Millisecond
 	h := start(t, s, host.Options{})
@@ -85,6 +88,7 @@ func TestTimeLimitCancels(t *testing.T) {
 
 // The end of the caller's context cancels the event, whether it waits or was sent.
 func TestCallerGivesUp(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.Concurrency = 1
 	h := start(t, s, host.Options{})
@@ -110,6 +114,7 @@ func TestCallerGivesUp(t *testing.T) {
 }
 
 func TestStrayAnswers(t *testing.T) {
+	t.Parallel()
 	for mode, stray := range map[string]uint64{"twice": 2, "unknown": 3, "strays": 100_000} {
 		t.Run(mode, func(t *testing.T) {
 			log := &recorder{}
@@ -134,6 +139,7 @@ func TestStrayAnswers(t *testing.T) {
 // A handler that sends endless answers to events that it does not have is read slowly. It does not
 // keep the daemon busy.
 func TestChatter(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	h := start(t, spec("chatter"), host.Options{DrainTimeout: 10 * time.Millisecond})
 	ready(t, h)
@@ -146,6 +152,7 @@ func TestChatter(t *testing.T) {
 
 // At the end, a handler may answer events that were cancelled.
 func TestAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := host.New(spec("echo"), host.Options{RunDir: shortDir(t), Logger: log.logger()})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,6 +176,7 @@ func TestAnswersAtTheEnd(t *testing.T) {
 }
 
 func TestOddAnswers(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]string{
 		"empty":       "the handler's answer says neither done, retry nor reject",
 		"actions":     "rejected: the answer has 65 actions; at most 64 are allowed",
@@ -186,6 +194,7 @@ func TestOddAnswers(t *testing.T) {
 
 // When a stream breaks, its process is ended, and callers that wait for answers get an error.
 func TestLost(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]string{
 		"echo": "it exited with status 3",
 		"huge": "larger than max",
@@ -214,6 +223,7 @@ func TestLost(t *testing.T) {
 // What a process wrote last goes into the reason for the loss, and from there into a dead letter.
 // The status says when and why it failed, also while the next process runs.
 func TestLastWords(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	h := start(t, spec("echo"), host.Options{BackoffMin: time.Millisecond})
 	ready(t, h)
@@ -242,6 +252,7 @@ func (h infoOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // A handler has a log level of its own, below the daemon's or above it.
 func TestLogLevel(t *testing.T) {
+	t.Parallel()
 	for level, want := range map[string][2]int{"": {0, 1}, "debug": {1, 1}, "error": {0, 0}} {
 		t.Run(level, func(t *testing.T) {
 			var log recorder
@@ -266,6 +277,7 @@ func TestLogLevel(t *testing.T) {
 // If a process is killed with -9, the events that it has are lost to it, and the others go to the
 // next process.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.Concurrency = 1 // one at a time, even if it hangs
 	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
@@ -289,6 +301,7 @@ func TestKilled(t *testing.T) {
 
 // A stopped process (SIGSTOP) answers no health check, and is killed.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{
 		HealthInterval: 100 * time.Millisecond, HealthTimeout: 2 * time.Second, BackoffMin: time.Millisecond,
 	})
@@ -302,6 +315,7 @@ func TestStopped(t *testing.T) {
 }
 
 func TestHangsInHealth(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("hang-health"), host.Options{
 		HealthInterval: 10 * time.Millisecond, HealthTimeout: 50 * time.Millisecond, BackoffMin: time.Hour,
 	})
@@ -311,6 +325,7 @@ func TestHangsInHealth(t *testing.T) {
 // A health check that returns a gRPC status was answered, whatever the code: the handler lives and
 // reports a problem.
 func TestHealthStatus(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("health-status"), host.Options{HealthInterval: 10 * time.Millisecond})
 	ready(t, h)
 	waitFor(t, "the problem", func() bool { s := h.Status(); return s.Problem == "the database is down" || s.Restarts > 0 })
@@ -348,6 +363,7 @@ func TestHandlerThatDoesNotEnd(t *testing.T) {
 
 // At the end of Run, callers that still wait get an error.
 func TestEndOfRun(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.Concurrency = 1
 	h := host.New(s, host.Options{RunDir: shortDir(t)})
@@ -375,6 +391,7 @@ func TestEndOfRun(t *testing.T) {
 
 // Signals that are meant for the daemon do not end a handler that has work to do.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
 	pid := h.Status().PID
@@ -395,6 +412,7 @@ func TestSignals(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger()})
 	ready(t, h)
@@ -414,6 +432,7 @@ func TestPanic(t *testing.T) {
 
 // Whatever a process prints cannot fill, block or crash the daemon, and the process continues.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("flood"), host.Options{Logger: log.logger(), LogLinesBurst: 10, LogLinesRate: 1})
 	ready(t, h)
@@ -426,6 +445,7 @@ func TestFlood(t *testing.T) {
 }
 
 func TestLongLine(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("long-line"), host.Options{Logger: log.logger()})
 	ready(t, h)
@@ -438,6 +458,7 @@ func TestLongLine(t *testing.T) {
 }
 
 func TestLogLines(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("odd-lines"), host.Options{Logger: log.logger()})
 	ready(t, h)
@@ -464,6 +485,7 @@ func TestLogLines(t *testing.T) {
 }
 
 func TestHandlersLog(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger()})
 	ready(t, h)
@@ -480,6 +502,7 @@ func TestHandlersLog(t *testing.T) {
 // Processes that a handler started end with it. Those that left its process group at least delay
 // nothing.
 func TestGrandchildren(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("grandchild"), host.Options{BackoffMin: time.Hour})
 	ready(t, h)
 	_, err := h.Handle(t.Context(), pod("x"))
@@ -509,6 +532,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestStdout(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -561,6 +585,7 @@ func state(pid int) string {
 // The event holds two objects of the largest size that a cluster allows. It exceeds gRPC's default
 // limit, and a small window.
 func TestLargeEvents(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
 	object := []byte(`"` + strings.Repeat("x", 1_500_000) + `"`)
@@ -605,6 +630,7 @@ func TestLargeEvents(t *testing.T) {
 
 // A failure that repeats is logged once.
 func TestComplainsOnce(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, host.Spec{Name: "gone", Path: "/no/such/handler"}, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
 	waitFor(t, "ten attempts", func() bool { return h.Status().Restarts >= 10 })
@@ -619,6 +645,7 @@ func TestComplainsOnce(t *testing.T) {
 // A call that never returns delays only its own object. The process is ended long after the event's
 // time limit.
 func TestUnansweredEvent(t *testing.T) {
+	t.Parallel()
 	s := spec("never-one")
 	s.Timeout = 50 * time.Millisecond
 	log := &recorder{}

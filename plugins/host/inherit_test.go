@@ -24,6 +24,7 @@ import (
 // Errors about a process's end, or its failure to start, read the same whether it is confined or
 // not. They may add what it is confined to.
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script := func(name, content string) host.Spec {
 		path := filepath.Join(dir, name)
@@ -183,6 +184,7 @@ func TestNoHome(t *testing.T) {
 
 // If the daemon's user may execute a program and the handler's user may not, the error says so.
 func TestProgramOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a handler as another user")
 	}
@@ -208,6 +210,7 @@ func dirExists(path string) bool {
 // The temporary directory is private to the process and is removed with it, whatever is in it.
 // Nothing outside is removed.
 func TestTempDir(t *testing.T) {
+	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "dir"), 0o700); err != nil {
 		t.Fatal(err)
@@ -240,6 +243,7 @@ name" && ln -s "$OUTSIDE" a/b/link && ln -s "$OUTSIDE" link && chmod 0 a/b/c a/b
 // Another user owns the directories and has a home. If he cannot reach a directory, the error says
 // so.
 func TestOwner(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a process as another user")
 	}
@@ -284,6 +288,7 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 // A system that forbids to execute files in memory starts no handler with a digest, and the error
 // says why. The test sets that up in a process id namespace.
 func TestNoExecutableMemory(t *testing.T) {
+	t.Parallel()
 	const sysctl = "/proc/sys/vm/memfd_noexec"
 	if _, err := os.Stat(sysctl); err != nil || os.Getuid() != 0 {
 		t.Skip("only root can forbid it, with Linux 6.3")

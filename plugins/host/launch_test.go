@@ -18,6 +18,7 @@ import (
 
 // Errors about a handler tell the operator what to do, and nothing of the handler remains.
 func TestLaunchFailures(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -84,6 +85,7 @@ func TestLaunchFailures(t *testing.T) {
 // If a confined process fails to start, the error names its limits, which may be the reason. If it
 // fails later, it does not.
 func TestStartUnderLimits(t *testing.T) {
+	t.Parallel()
 	const hint = "; its confinement may keep it from starting: limits.files"
 	for mode, want := range map[string]string{
 		"exits":         `it exited with status 3; its last line on standard error: "cannot open /etc/oncall.conf"` + hint,
@@ -111,6 +113,7 @@ func TestStartUnderLimits(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
+	t.Parallel()
 	err := try(t, spec("refuses"), host.Options{})
 	refused, ok := errors.AsType[*host.RefusedError](err)
 	if !ok {
@@ -136,6 +139,7 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestTry(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.Config = []byte(`{"greeting":"hi"}`)
 	d, err := host.Try(t.Context(), s, host.Options{RunDir: shortDir(t)})
@@ -159,6 +163,7 @@ func TestTry(t *testing.T) {
 
 // The log omits what a handler does not say about itself.
 func TestReadyLine(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]string{
 		"echo":  "INFO handler ready handler=echo name=echo version=1.2.3 pid=",
 		"never": "INFO handler ready handler=never pid=",
@@ -173,6 +178,7 @@ func TestReadyLine(t *testing.T) {
 
 // With a digest, exactly the file that was checked runs. That includes scripts.
 func TestDigest(t *testing.T) {
+	t.Parallel()
 	s := spec("echo")
 	s.SHA256 = digestOf(t, os.Args[0])
 	if err := try(t, s, host.Options{}); err != nil {
@@ -200,6 +206,7 @@ func digestOf(t *testing.T, path string) string {
 
 // A handler that ignores the offer of TLS, or gets none, is spoken to without TLS.
 func TestWithoutTLS(t *testing.T) {
+	t.Parallel()
 	if err := try(t, spec("notls"), host.Options{}); err != nil {
 		t.Error(err)
 	}
@@ -216,6 +223,7 @@ func TestWithoutTLS(t *testing.T) {
 }
 
 func TestRunDir(t *testing.T) {
+	t.Parallel()
 	_, err := host.Try(t.Context(), spec("echo"), host.Options{RunDir: "/tmp/" + strings.Repeat("x", 90)})
 	if err == nil || !strings.Contains(err.Error(), "is too long") {
 		t.Errorf("got %v", err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,7 @@ var modes = map[string]func(){
 	"exits0":  func() {},
 	"silent":  func() { time.Sleep(time.Hour) },
 	"endless": func() { // a first line without end
+		giveWay()
 		for {
 			if _, err := os.Stdout.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
 				return
@@ -78,6 +80,7 @@ var modes = map[string]func(){
 	},
 	"chatter": func() { // answers nothing, without end
 		serveRaw(raw{stream: func(stream handlerpb.Handler_DeliverServer) error {
+			giveWay()
 			for {
 				if err := stream.Send(done(1 << 40)); err != nil {
 					return err
@@ -244,6 +247,18 @@ func socket() string { return filepath.Join(os.Getenv(plugin.EnvUnixSocketDir), 
 func shake(line string) { fmt.Println(line); time.Sleep(time.Hour) }
 
 func hang() { select {} }
+
+// giveWay gives this process the lowest priority. Handlers that would take all the processor time
+// they get call it when they begin, since other tests run beside this one. SCHED_IDLE would be
+// lower still, but a fork bomb has to get somewhere on a busy machine, too.
+func giveWay() {
+	threads, _ := os.ReadDir("/proc/self/task") // without it, the tests are slower
+	for _, thread := range threads {
+		if id, err := strconv.Atoi(thread.Name()); err == nil {
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, 19)
+		}
+	}
+}
 
 func done(seqs ...uint64) *handlerpb.DeliverResponse { return &handlerpb.DeliverResponse{Done: seqs} }
 

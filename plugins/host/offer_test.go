@@ -23,6 +23,7 @@ import (
 // Processes of the same user can reach a handler's socket, but they need the certificate of the
 // host that launched it.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	h := start(t, spec("echo"), host.Options{RunDir: dir})
 	ready(t, h)

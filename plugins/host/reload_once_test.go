@@ -33,6 +33,7 @@ func (p *endCounted) End(grace time.Duration) {
 
 // A new process that exits before it takes over is ended once, even if the host stops meanwhile.
 func TestReloadEndsOnce(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "ih") // short enough for a socket
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,11 +59,19 @@ func (j *journal) write(words ...any) error {
 	return err
 }
 
+// has reports whether some process has written this.
+func (j *journal) has(words string) bool {
+	text, _ := os.ReadFile(os.Getenv("JOURNAL"))
+	return strings.Contains(string(text), words)
+}
+
 func (j *journal) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	switch {
 	case strings.HasPrefix(ev.Name, "slow"):
 		_ = j.write(j.version, "begins", ev.Name)
-		time.Sleep(300 * time.Millisecond)
+		for !j.has("is well") && ctx.Err() == nil { // until another process runs beside this one
+			time.Sleep(time.Millisecond)
+		}
 	case strings.HasPrefix(ev.Name, "wait"): // for a signal
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGUSR1)
@@ -117,6 +126,7 @@ func ofVersion(s host.Spec, version string) host.Spec {
 // The old process answers its events and drains before the new one takes an event. Callers do not
 // notice. From then on the new spec is launched.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
 	ready(t, h)
@@ -132,7 +142,9 @@ func TestReload(t *testing.T) {
 	handle("held-1")
 	handle("slow-1")
 	waitFor(t, "the journal's begin", func() bool { return strings.Contains(strings.Join(read(), "\n"), "begins") })
-	if err := h.Reload(t.Context(), ofVersion(s, "2")); err != nil {
+	next := ofVersion(s, "2")
+	next.Env = append(next.Env, "TELLS=1")
+	if err := h.Reload(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.Status(); got.State != host.Running || got.Handler.Version != "2" || got.PID == old || got.Failures != 0 {
@@ -140,8 +152,8 @@ func TestReload(t *testing.T) {
 	}
 	handle("last")
 	wg.Wait()
-	want := "1 begins slow-1\n1 ends slow-1\n1 drains held-1\n2 ends last"
-	if got := strings.Join(read(), "\n"); got != want {
+	want := "1 begins slow-1\n2 is well\n1 ends slow-1\n1 drains held-1\n2 ends last"
+	if got := strings.Join(slices.Compact(read()), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	waitFor(t, "the old one's end", func() bool { return gone(old) })
@@ -157,6 +169,7 @@ func TestReload(t *testing.T) {
 
 // If the new process does not work, or is not healthy, everything stays as it is.
 func TestReloadToAFailingProcess(t *testing.T) {
+	t.Parallel()
 	s, _ := journalSpec(t, "1")
 	h := start(t, s, host.Options{StartTimeout: 5 * time.Second})
 	ready(t, h)
@@ -188,6 +201,7 @@ func TestReloadToAFailingProcess(t *testing.T) {
 
 // A reload ends the pause of a handler that backs off or is refused.
 func TestReloadOfAFailingHandler(t *testing.T) {
+	t.Parallel()
 	for mode, state := range map[string]host.State{"exits": host.BackingOff, "refuses": host.Refused} {
 		t.Run(mode, func(t *testing.T) {
 			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
@@ -211,6 +225,7 @@ func TestReloadOfAFailingHandler(t *testing.T) {
 
 // If the new process exits before the old one is done, the old one continues, and its spec stays.
 func TestReloadToAnEndingProcess(t *testing.T) {
+	t.Parallel()
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
 	ready(t, h)
@@ -240,6 +255,7 @@ func TestReloadToAnEndingProcess(t *testing.T) {
 // An event past its time limit does not delay the change. The new process takes no event before the
 // old one has ended, which may still work on it.
 func TestReloadPastTimeLimit(t *testing.T) {
+	t.Parallel()
 	s, read := journalSpec(t, "1")
 	s.Timeout = 200 * time.Millisecond
 	h := start(t, s, host.Options{DrainTimeout: 50 * time.Millisecond, StopTimeout: 100 * time.Millisecond})
@@ -262,6 +278,7 @@ func TestReloadPastTimeLimit(t *testing.T) {
 // If the old process crashes during the change, its events are lost to it, and the new one takes
 // over at once.
 func TestReloadDuringCrash(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
 	ready(t, h)
 	lost := make(chan error, 1)
@@ -289,6 +306,7 @@ func TestReloadDuringCrash(t *testing.T) {
 // Concurrent reloads happen one after the other. Each event is answered once, and the events of an
 // object in order.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	s, read := journalSpec(t, "0")
 	h := start(t, s, host.Options{})
 	ready(t, h)
@@ -370,6 +388,7 @@ func TestWedged(t *testing.T) {
 
 // The status shows a reload while it is under way.
 func TestReloadInStatus(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{StartTimeout: time.Minute})
 	ready(t, h)
 	if s := h.Status(); !s.Reloading.IsZero() {

@@ -121,6 +121,7 @@ func (f *farm) rogueHandler(n int, r *raw, opts ...grpc.ServerOption) {
 // Hostile endpoints harm only themselves: the healthy one does all the work, no event is lost three
 // times, and the status says what is wrong.
 func TestRemoteHostileEndpoints(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	f.spec.Timeout = time.Second
 	good := f.process(1)
@@ -235,6 +236,7 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 // A server that makes its clients reconnect regularly does not count as failing, and no event is
 // lost.
 func TestRemoteConnectsAgain(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	f.rogueHandler(1, &raw{stream: func(s handlerpb.Handler_DeliverServer) error {
 		for {

@@ -66,6 +66,7 @@ func (w *wire) heal() {
 // A connection is cut without notice to either side. informd gives up on the endpoint, the endpoint
 // stops its work, and another one gets the events. It works again once the network does.
 func TestRemotePartition(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	near, far := f.process(1), f.process(9)
 	w := newWire()
@@ -105,6 +106,7 @@ func TestRemotePartition(t *testing.T) {
 // Two addresses belong to one process. It never has two events of one object, and a cut of one
 // connection does no harm.
 func TestRemoteSameProcessTwice(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	p := f.process(1, "CONCURRENCY=3")
 	w := newWire()

@@ -284,6 +284,7 @@ func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 // Two endpoints share the events. When one is killed, its events go to the other one. It works
 // again once it is back.
 func TestRemoteEndpointKilled(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
 	f.resolve(1, 2)
@@ -313,6 +314,7 @@ func TestRemoteEndpointKilled(t *testing.T) {
 // An endpoint that shuts down, as in a rolling update, answers its events, gets no more, and loses
 // none.
 func TestRemoteEndpointEnds(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
 	f.resolve(1, 2)
@@ -337,6 +339,7 @@ func TestRemoteEndpointEnds(t *testing.T) {
 // When the name's addresses change, a new endpoint gets events, and one that left gets none but
 // answers those that it has. A look-up that fails changes nothing.
 func TestRemoteAddressesChange(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2, "CONCURRENCY=1")
 	f.fail(errors.New("oncall.shop.svc has no address"))
@@ -380,6 +383,7 @@ func TestRemoteAddressesChange(t *testing.T) {
 
 // An endpoint with a mistake shows that in its status, and gets no event.
 func TestRemoteFailingEndpoints(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	other := testca.New(t, t.TempDir(), "other")
 	strange, strangeKey := other.Issue(t, "strange", "oncall.shop.svc")
@@ -431,6 +435,7 @@ func TestRemoteFailingEndpoints(t *testing.T) {
 
 // Certificates can be replaced while everything runs. New connections use and demand the new ones.
 func TestRemoteRotation(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	first := f.process(1)
 	f.resolve(1)
@@ -450,6 +455,7 @@ func TestRemoteRotation(t *testing.T) {
 // informd gives up on an endpoint that hangs. Its events go to another one, and no two endpoints
 // work on an event at the same time.
 func TestRemoteEndpointHangs(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
 	f.resolve(1, 2)
@@ -467,6 +473,7 @@ func TestRemoteEndpointHangs(t *testing.T) {
 // Two informds that share a handler need the same config, and events of one object wait for each
 // other.
 func TestRemoteShared(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	p := f.process(1)
 	f.resolve(1)
@@ -504,6 +511,7 @@ func TestRemoteShared(t *testing.T) {
 
 // An endpoint that leaves with a slow event reports no problem with its health.
 func TestRemoteEndpointEndsSlowly(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	f.spec.Timeout = 2 * time.Second
 	first := f.process(1)
@@ -527,6 +535,7 @@ func TestRemoteEndpointEndsSlowly(t *testing.T) {
 // A handler that counts as running already has its places: whoever learns that it runs may count on
 // them.
 func TestRunningHasPlaces(t *testing.T) {
+	t.Parallel()
 	f := newFarm(t)
 	f.process(1, "CONCURRENCY=2") // of the 4 that the operator allows, also while nothing runs
 	f.resolve(1)

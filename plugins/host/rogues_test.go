@@ -81,6 +81,7 @@ var rogueModes = map[string]func(){
 		var once sync.Once
 		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
 			once.Do(func() { // go-plugin has replaced os.Stdout and os.Stderr by now
+				giveWay()
 				for _, f := range []*os.File{realStdout, realStderr, os.Stdout, os.Stderr} {
 					go func() {
 						for junk := [][]byte{line, binary, odd}; ; junk = append(junk[1:], junk[0]) {
@@ -157,6 +158,7 @@ var rogueModes = map[string]func(){
 		if err := syscall.Getrlimit(rlimitProcesses, &l); err != nil || os.Getuid() == 0 || l.Max > 1000 && !cgroupLimitsProcesses() {
 			panic("nothing limits the bomb: it does not go off")
 		}
+		giveWay()
 		go func() {
 			for {
 				c := exec.Command("/proc/self/exe")
@@ -179,6 +181,7 @@ var rogueModes = map[string]func(){
 		if err != nil {
 			panic(err)
 		}
+		giveWay()
 		go func() {
 			const size = 16 << 20
 			for range 4 << 30 / size {

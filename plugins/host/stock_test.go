@@ -37,6 +37,7 @@ func serveStock() {
 // Stock go-plugin serves informd: over TLS, with its output redirected, until it is asked to shut
 // down.
 func TestStockServer(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	s := spec("stock")
 	ended := filepath.Join(t.TempDir(), "ended")

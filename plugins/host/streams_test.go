@@ -59,6 +59,7 @@ func (c *closingConn) Write(p []byte) (int, error) {
 
 // A process that allows no streams is ended. It blocks neither its supervisor nor its end.
 func TestNoStreams(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	options := host.Options{Logger: log.logger(), HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Hour}
 	h := start(t, spec("no-streams"), options)

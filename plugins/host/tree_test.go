@@ -65,6 +65,7 @@ func brood(context.Context, handler.Event) (handler.Answer, error) {
 // However a process ends, everything that it started ends with it, even orphans in a session of
 // their own.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, h *host.Host, pid int){
 		"killed":       func(t *testing.T, _ *host.Host, pid int) { kill(t, pid) },
 		"crashed":      func(t *testing.T, h *host.Host, _ int) { _, _ = h.Handle(t.Context(), pod("exit")) },
@@ -120,6 +121,7 @@ func kill(t *testing.T, pid int) {
 // A daemon that is killed with -9 leaves nothing behind: no handlers that ignore signals, and no
 // orphans of theirs.
 func TestHostDies(t *testing.T) {
+	t.Parallel()
 	for _, child := range []string{"echo", "stubborn", "orphans"} {
 		t.Run(child, func(t *testing.T) {
 			dir := shortDir(t)
@@ -155,6 +157,7 @@ func TestHostDies(t *testing.T) {
 // If the daemon and its shims are killed at the same moment, as by pkill -9 informd, no handler
 // remains either.
 func TestHostDiesWithShim(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	c := exec.Command(os.Args[0])
 	c.Env = []string{"MODE=host", "CHILD=stubborn", "RUNDIR=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", race}
@@ -178,6 +181,7 @@ func TestHostDiesWithShim(t *testing.T) {
 
 // A handler ends with its shim, and is started again.
 func TestShimKilled(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("grandchild"), host.Options{Logger: log.logger(), BackoffMin: time.Millisecond})
 	ready(t, h)
@@ -194,6 +198,7 @@ func TestShimKilled(t *testing.T) {
 
 // Orphans that end do not remain as zombies.
 func TestZombies(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("brood"), host.Options{})
 	ready(t, h)
 	pid := h.Status().PID
@@ -208,6 +213,7 @@ func TestZombies(t *testing.T) {
 
 // Signals to everything that informd started do not end a shim. It continues to reap orphans.
 func TestShimSignalled(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("brood"), host.Options{})
 	ready(t, h)
 	pid := h.Status().PID
@@ -229,6 +235,7 @@ func TestShimSignalled(t *testing.T) {
 // Processes that replace each other faster than anyone can look at them, each in a session of its
 // own, are ended, too.
 func TestChains(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "link")
 	if err := writeProgram(script, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -249,6 +256,7 @@ func TestChains(t *testing.T) {
 
 // ps shows the operator what a shim is.
 func TestShimsName(t *testing.T) {
+	t.Parallel()
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
 	shim := parentOf(h.Status().PID)

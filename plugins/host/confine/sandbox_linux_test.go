@@ -181,9 +181,12 @@ func explore(t *testing.T, c *Confinement, s scene) []map[string]string {
 }
 
 // refused reports whether a probe failed because the kernel refused it, or a program that it ran.
-// Any other failure is a broken probe.
+// Where /proc is mounted with hidepid=2, the kernel refuses by showing no such file. Any other
+// failure is a broken probe.
 func refused(result string) bool {
-	for _, e := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EXDEV, unix.EOPNOTSUPP} {
+	for _, e := range []unix.Errno{
+		unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EXDEV, unix.EOPNOTSUPP, unix.ENOENT,
+	} {
 		if strings.Contains(result, e.Error()) {
 			return true
 		}
