@@ -93,18 +93,29 @@ demo: build controlplane ## Start a control plane and informd on the examples, c
 run: build ## Run informd on examples/rules against the cluster of the current kubeconfig
 	$(BIN)/informd run -f examples/rules
 
-# Most tests wait for processes and timers: five at once, of two packages, keep two cores busy. With
-# many more, processes take longer to start than a handler may. For the same reason, what tests need
-# is compiled before, and plugins/host runs alone: its rogues take all the processors they get. By
-# default, a program with the race detector sleeps a second when it exits.
-TEST := GORACE=atexit_sleep_ms=0 go test -race -parallel 5 -timeout 30m
-.PHONY: test
-test: controlplane ## Run every test, with the race detector, against a real control plane: a quarter of an hour on two cores
-	go build -race work
-	$(TEST) ./plugins/host
-	$(TEST) -p 2 $$(go list work | grep -v '/plugins/host$$')
-	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
-	$(IMAGE) go vet . && GOWORK=off go test .
+# `make test` runs two commands at a time. The packages of informd run with the race detector, and
+# need no control plane. The tests that drive the built informd need none themselves: the informd
+# that they start has one (integration/harness). `make check` vets, so no test command does.
+# By default, a program with the race detector sleeps a second when it exits.
+TEST := GORACE=atexit_sleep_ms=0 go test -vet=off -timeout 20m
+DRIVERS := ./cmd/informd ./integration/...
+PACKAGES = $$(go list work | grep -vxF "$$(go list $(DRIVERS))")
+
+.PHONY: test test-packages test-drivers test-modules
+test: ## Run every test against a real control plane, with the race detector: six minutes on two cores
+	+@$(MAKE) --no-print-directory -j 2 test-drivers test-packages test-modules
+
+test-drivers: controlplane
+	CGO_ENABLED=0 $(TEST) -p 2 -parallel 8 ./integration/e2e $(DRIVERS)
+test-packages:
+	$(TEST) -race -p 2 -parallel 5 ./plugins/host $(PACKAGES)
+test-modules: controlplane
+	cd integration/controlplane && GOWORK=off CGO_ENABLED=0 $(TEST) ./...
+	$(IMAGE) CGO_ENABLED=0 $(TEST) .
+
+.PHONY: quick
+quick: ## Run the tests that need no control plane, without the race detector: a minute, for the time between two edits
+	$(TEST) $(PACKAGES)
 
 .PHONY: schemas
 schemas: ## Download Kubernetes' OpenAPI documents and write the built-in schemas
@@ -121,8 +132,7 @@ SOAK := $(SOAK)|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLea
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
 	INFORMD_SOAK=1 INFORMD_SEED=$(SEED) go test -p 1 -timeout 3h -v -run '$(SOAK)' \
-		./integration/crashes ./integration/state ./integration/handlers ./plugins/host \
-		./engine/source ./engine/state ./config ./integration/simulation
+		./integration/e2e ./plugins/host ./engine/source ./engine/state ./config
 
 .PHONY: bench
 bench: build controlplane ## Measure informd beside a stock informer, in 25 minutes; writes docs/benchmarks.md
@@ -137,6 +147,8 @@ check: $(TOOLS)/staticcheck ## Check formatting, vet, staticcheck and that gener
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	go vet work
+	cd integration/controlplane && GOWORK=off CGO_ENABLED=0 go vet ./...
+	$(IMAGE) go vet .
 	$(TOOLS)/staticcheck work
 	.ci/tidy -diff
 	@if ! { $(SUMS); } | diff - $(CURDIR)/$(GENERATED)/sums; then \
