@@ -77,6 +77,7 @@ func TestRecordsThatCancelEachOther(t *testing.T) {
 // The store may have parts of a log only once the disk has all of it. So a start after a crash,
 // which a loss of power ends, leaves a state to start from.
 func TestLossOfPowerDuringRecovery(t *testing.T) {
+	long(t)
 	disk := vfs.NewCrashableMem()
 	o := onMemory(disk)
 	s := open(t, "/state", o)

@@ -174,6 +174,7 @@ func readOnly(t *testing.T, dir string, o Options) string {
 // The test crashes at any operation on the disk, in any of Pebble's goroutines. Each unsynced block
 // may or may not survive.
 func TestCrashLeavesACut(t *testing.T) {
+	long(t)
 	type crash struct {
 		disk   *vfs.MemFS
 		latest int // the newest change written before the crash
@@ -252,6 +253,7 @@ func TestCrashLeavesACut(t *testing.T) {
 // A log may be too large for one batch of Pebble. Even then a crash never leaves objects without
 // their deliveries, nor a resourceVersion before everything that belongs to it.
 func TestCrashWithinALargeCut(t *testing.T) {
+	long(t)
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)

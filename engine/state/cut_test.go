@@ -16,6 +16,7 @@ import (
 // An object came and went, and its two deliveries cancelled each other out. Pebble gets the cut in
 // several batches.
 func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
+	long(t)
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)

@@ -141,6 +141,15 @@ func cases(some, all uint64) uint64 {
 	return some
 }
 
+// long skips a test with -short: it moves so many bytes that it takes forty times as long with the
+// race detector. `make test` runs this package with both, and whole without.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long with the race detector; runs without it")
+	}
+}
+
 func obj(t testing.TB, name string, version int, more string) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"tier":"web"}},"spec":{"text":%q}}`, name, name, version, more))

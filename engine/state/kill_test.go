@@ -12,6 +12,7 @@ import (
 // leaves everything that Await has waited for. A loss of power leaves everything that Written has
 // waited for.
 func TestKillWhileLogsAreMoved(t *testing.T) {
+	long(t)
 	type end struct {
 		disk   *vfs.MemFS
 		latest int // the newest change that must be there

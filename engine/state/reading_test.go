@@ -162,6 +162,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 
 // Pebble logs large transactions in another form than small ones.
 func TestReadingOfLargeTransactions(t *testing.T) {
+	long(t)
 	memory := vfs.NewMem()
 	l := live(t, open(t, "/state", onMemory(memory)))
 	r := rand.NewChaCha8([32]byte{1})

@@ -127,6 +127,7 @@ func TestRoom(t *testing.T) {
 
 // Every start makes its own dictionaries, while most objects stay the same.
 func TestDictionariesDoNotAccumulate(t *testing.T) {
+	long(t)
 	dir := t.TempDir()
 	count := func(s *Store) int {
 		d := s.db.Load().dictionaries

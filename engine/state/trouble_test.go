@@ -171,6 +171,7 @@ func (f *lyingFile) Sync() error {
 }
 
 func TestFailedSyncsAreNotBelieved(t *testing.T) {
+	long(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 40 {
 		disk := &lyingFile{fail: func() bool { return r.IntN(2) == 0 }}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -70,15 +69,13 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built.dir = dir
-	flags := []string{}
 	if HasRace {
-		flags = append(flags, "-race")
 		if err := os.Setenv("GORACE", raceOptions); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
-	if Binary, err = build("informd", "./cmd/informd", flags...); err != nil {
+	if Binary, err = build("informd", "./cmd/informd", HasRace); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -114,7 +111,7 @@ func builtOnce(t testing.TB, name, pkg string) string {
 	if path := built.paths[name]; path != "" {
 		return path
 	}
-	path, err := build(name, pkg)
+	path, err := build(name, pkg, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,12 +126,15 @@ func builtOnce(t testing.TB, name, pkg string) string {
 //
 // The original stays in bin/test, where `go build` finds it again: of several test packages, one
 // links it and the others copy it. A lock lets only one of them build at a time.
-func build(name, pkg string, flags ...string) (string, error) {
+func build(name, pkg string, hasRace bool) (string, error) {
 	shared, err := filepath.Abs(filepath.Join(Root, "bin", "test"))
 	if err != nil {
 		return "", err
 	}
-	original := filepath.Join(shared, name+strings.Join(flags, ""))
+	original := filepath.Join(shared, name)
+	if hasRace {
+		original += "-race"
+	}
 	own := filepath.Join(built.dir, name)
 	if err := os.MkdirAll(shared, 0o755); err != nil {
 		return "", err
@@ -149,9 +149,14 @@ func build(name, pkg string, flags ...string) (string, error) {
 	}
 	// The version is left out, because it changes with each commit, and the binary would be linked
 	// again. The debugger's symbols are left out, because the linker then takes half the time.
-	args := append([]string{"build", "-buildvcs=false", "-ldflags=-s", "-o", original}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Dir = Root
+	// Without the race detector, which needs cgo, it is built as in `make build`: the build cache
+	// then has most of it.
+	with, cgo := "-trimpath", "CGO_ENABLED=0"
+	if hasRace {
+		with, cgo = "-race", "CGO_ENABLED=1"
+	}
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s", "-o", original, with, pkg)
+	cmd.Dir, cmd.Env = Root, append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
