@@ -101,6 +101,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 TEST := GORACE=atexit_sleep_ms=0 go test -vet=off -timeout 20m
 PURE := ./config $(addprefix ./engine/,count delta evaluate explain expr expr/value object/scan plan \
 	resume rights rule schema timing)
+E2E := ./integration/e2e
 DRIVERS := ./integration/... ./cmd/informd
 RACED = $$(go list work | grep -vxF "$$(go list $(PURE) $(DRIVERS))")
 
@@ -109,7 +110,7 @@ test: ## Run every test against a real control plane, with the race detector: si
 	+@$(MAKE) --no-print-directory -j 2 test-drivers test-raced test-modules
 
 test-drivers: controlplane
-	CGO_ENABLED=0 $(TEST) -trimpath -p 2 -parallel 8 ./integration/e2e $(DRIVERS) $(PURE) ./engine/state
+	CGO_ENABLED=0 $(TEST) -trimpath -p 2 -parallel 8 $(E2E) $(DRIVERS) $(PURE) ./engine/state
 test-raced:
 	$(TEST) -race -short -p 2 -parallel 5 ./plugins/host $(RACED)
 test-modules: controlplane
