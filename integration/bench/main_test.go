@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -9,13 +10,16 @@ import (
 )
 
 // TestRun measures everything once, on hardly anything: that each contestant sees exactly what is
-// sent and due, and that there is a figure for everything.
+// sent and due, and that there is a figure for everything. `make soak` measures the curves as well.
 func TestRun(t *testing.T) {
-	dir := t.TempDir()
+	dir, full, tables := t.TempDir(), os.Getenv("INFORMD_SOAK") != "", 16
+	if full {
+		tables = 18
+	}
 	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	r, err := run(t.Context(), filepath.Join(dir, "bench"), filepath.Join(dir, "informd"), "TestRun", scale{objects: 40, updates: 80, rounds: 1, full: true, rest: 20 * time.Millisecond})
+	r, err := run(t.Context(), filepath.Join(dir, "bench"), filepath.Join(dir, "informd"), "TestRun", scale{objects: 40, updates: 80, rounds: 1, full: full, rest: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +28,7 @@ func TestRun(t *testing.T) {
 	if strings.Contains(text, "ERROR") {
 		t.Error("figures are missing")
 	}
-	if len(r.tables) != 18 || len(r.targets) < 24 {
+	if len(r.tables) != tables || len(r.targets) < 24 {
 		t.Errorf("%d tables and %d targets", len(r.tables), len(r.targets))
 	}
 }
