@@ -18,7 +18,7 @@ import (
 )
 
 // An API server accepts the Kubernetes manifests in docs/ and examples/, and knows all their
-// fields. It does not know cert-manager's resources. integration/install tests deploy/.
+// fields. It does not know cert-manager's resources. TestDeploy tests deploy/.
 func TestManifestsForKubernetes(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
