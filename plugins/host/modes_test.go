@@ -35,7 +35,6 @@ var modes = map[string]func(){
 	"exits0":  func() {},
 	"silent":  func() { time.Sleep(time.Hour) },
 	"endless": func() { // a first line without end
-		giveWay()
 		for {
 			if _, err := os.Stdout.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
 				return
@@ -248,9 +247,9 @@ func shake(line string) { fmt.Println(line); time.Sleep(time.Hour) }
 
 func hang() { select {} }
 
-// giveWay gives this process the lowest priority. Handlers that would take all the processor time
-// they get call it when they begin, since other tests run beside this one. SCHED_IDLE would be
-// lower still, but a fork bomb has to get somewhere on a busy machine, too.
+// giveWay gives this process the lowest priority. Handlers that take all the processor time they get
+// call it once they serve, since other tests run beside this one. SCHED_IDLE would be lower still:
+// on a busy machine they would get nowhere.
 func giveWay() {
 	threads, _ := os.ReadDir("/proc/self/task") // without it, the tests are slower
 	for _, thread := range threads {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -158,8 +159,9 @@ var rogueModes = map[string]func(){
 		if err := syscall.Getrlimit(rlimitProcesses, &l); err != nil || os.Getuid() == 0 || l.Max > 1000 && !cgroupLimitsProcesses() {
 			panic("nothing limits the bomb: it does not go off")
 		}
-		giveWay()
 		go func() {
+			runtime.LockOSThread()
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // of this thread, and of its children
 			for {
 				c := exec.Command("/proc/self/exe")
 				c.Env = append(os.Environ(), "MODE=fork-bomb-child")
@@ -181,7 +183,6 @@ var rogueModes = map[string]func(){
 		if err != nil {
 			panic(err)
 		}
-		giveWay()
 		go func() {
 			const size = 16 << 20
 			for range 4 << 30 / size {
