@@ -225,7 +225,7 @@ func (d *Daemon) PollFor(patience time.Duration, what string, met func() bool) {
 // pollPause returns how long to wait for the next look at something, after a wait for it. The
 // longer a test waits, the fewer looks it takes: they cost the processor time that it waits for.
 func pollPause(waited time.Duration) time.Duration {
-	return min(max(20*time.Millisecond, waited/10), 200*time.Millisecond)
+	return min(max(40*time.Millisecond, waited/8), 250*time.Millisecond)
 }
 
 func (d *Daemon) Get(path string) (code int, body string) {
