@@ -43,6 +43,7 @@ release: $(HOST) $(ARCHS:%=$(BIN)/linux-%/informd) ## Make bin/release: an archi
 		name=informd_$(VERSION)_linux_$$arch; to=$(RELEASE)/$$name; \
 		mkdir -p $$to/completions; \
 		cp LICENSE README.md $(BIN)/linux-$$arch/informd $$to; \
+		($(IMAGE) go run . -notices $(BIN)/linux-$$arch/informd) >$$to/THIRD_PARTY_NOTICES; \
 		for shell in bash zsh fish; do $(HOST) completion $$shell >$$to/completions/informd.$$shell; done; \
 		$(TAR) -C $(RELEASE) -c $$name | gzip -n >$$to.tar.gz; \
 		rm -r $$to; \

@@ -120,6 +120,9 @@ func readPrograms(folder, arch string) (files []file, err error) {
 	}
 	names := make(map[string]bool)
 	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), copyrightSuffix) {
+			continue
+		}
 		names[entry.Name()] = true
 		path := filepath.Join(folder, entry.Name())
 		if err := checkProgram(path, arch); err != nil {

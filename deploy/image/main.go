@@ -2,6 +2,7 @@
 // without a base image.
 //
 //	image -o DIR -version VERSION [-revision COMMIT] [-time UNIX] ARCH=FOLDER…
+//	image -notices PROGRAM…
 //
 // Each FOLDER holds the Linux programs for one architecture. Image puts them into /usr/bin:
 // informd, which is the entry point, and whatever lies beside it. A busybox among them becomes the
@@ -11,6 +12,11 @@
 // Beside the programs, the image has the certificates of public authorities, a user 65532 that it
 // runs as, /tmp, and /state for that user. It runs with a read-only root if /tmp and /state are
 // volumes.
+//
+// The image has the licenses of everything in it below /usr/share/licenses, and its label says which
+// they are. Those of Go programs come from the modules that are linked into them, as the go command
+// keeps them. For any other program, a file PROGRAM.copyright stands beside it. With -notices, Image
+// prints the licenses of the modules in Go programs, for archives.
 //
 // The same arguments and files give the same digest.
 //
@@ -57,14 +63,23 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
 		fmt.Fprint(stderr, "usage: image -o DIR -version VERSION [-revision COMMIT] [-time UNIX] "+
-			"ARCH=FOLDER…\n\n")
+			"ARCH=FOLDER…\n       image -notices PROGRAM…\n\n")
 		flags.PrintDefaults()
 	}
 	out := flags.String("o", "", "`folder` to write the layout to; it must not exist yet")
 	flags.StringVar(&r.version, "version", "", "`version` of informd, and the image's tag")
 	flags.StringVar(&r.revision, "revision", "", "`commit` that the programs are built from")
 	unix := flags.Int64("time", 0, "`seconds` since 1970, for the times of files and of the image")
+	licenses := flags.Bool("notices", false, "print the licenses of the modules in programs")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *licenses {
+		n, err := newNotices(flags.Args(), false)
+		if err != nil {
+			return err
+		}
+		_, err = stdout.Write(n.text)
 		return err
 	}
 	r.created = time.Unix(*unix, 0).UTC()
@@ -131,6 +146,8 @@ func write(index v1.ImageIndex, dir, tag string, stdout io.Writer) error {
 	return err
 }
 
+const licensesLabel = "org.opencontainers.image.licenses"
+
 // newImage makes the image for one architecture from the programs in a folder.
 func newImage(r release, arch, folder string) (v1.Image, error) {
 	programs, err := readPrograms(folder, arch)
@@ -142,7 +159,11 @@ func newImage(r release, arch, folder string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	top, err := r.newLayer(programs)
+	licenses, expression, err := licenseFiles(folder, programs)
+	if err != nil {
+		return nil, err
+	}
+	top, err := r.newLayer(append(programs, licenses...))
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +190,10 @@ func newImage(r release, arch, folder string) (v1.Image, error) {
 		// Commands in the container find the daemon's state where the daemon has it.
 		Env: []string{"PATH=/usr/bin:/bin", "XDG_STATE_HOME=/state"},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":    "informd",
-			"org.opencontainers.image.version":  r.version,
-			"org.opencontainers.image.source":   "https://github.com/informd/informd",
-			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.title":   "informd",
+			"org.opencontainers.image.version": r.version,
+			"org.opencontainers.image.source":  "https://github.com/informd/informd",
+			licensesLabel:                      expression,
 		},
 	}
 	if r.revision != "" {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // LockedError means that another process uses the directory.
@@ -51,6 +53,9 @@ func lockDir(dir string) (io.Closer, error) {
 			pid = 0 // written by an earlier process: the holder of the lock could not write
 		}
 		return nil, &LockedError{Dir: dir, PID: pid}
+	}
+	if _, err := ownfile.Check(name); err != nil {
+		return f, nil // the lock holds, but what is in the file is somebody else's
 	}
 	// Keep the lock even if the disk accepts no writes. On a full disk the number fits where one
 	// was before.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // Open opens the store in dir, or makes one, and locks the directory for this process. It sets
@@ -112,10 +114,7 @@ func (s *Store) attempt() (*database, error) {
 			return nil, unusable(err)
 		}
 		s.lock = lock
-		if info, err := disk.Stat(s.dir); err == nil && info.Mode().Perm()&0o022 != 0 {
-			s.opts.Logger.Warn("other users can write to the state directory: "+
-				"chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
-		}
+		s.warnOfOthers()
 	}
 	defer s.listAside()
 	d, err := s.openToWrite()
@@ -123,6 +122,22 @@ func (s *Store) attempt() (*database, error) {
 		return s.openToRead(err)
 	}
 	return d, err
+}
+
+// warnOfOthers warns if other users can change the state.
+func (s *Store) warnOfOthers() {
+	info, err := s.opts.disk.Stat(s.dir)
+	if err != nil {
+		return
+	}
+	if owner, foreign := ownfile.Foreign(info); foreign {
+		s.opts.Logger.Warn("the state directory belongs to another user, who can change the state: "+
+			"chown it to informd's user", "dir", s.dir, "owner", owner)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		s.opts.Logger.Warn("other users can write to the state directory: "+
+			"chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
+	}
 }
 
 // openToWrite opens the store that is there, or a new one.

@@ -30,6 +30,11 @@ func (p privateFS) OpenReadWrite(
 }
 
 func (p privateFS) Lock(name string) (io.Closer, error) {
+	if isShared(name) { // Pebble would truncate the other file
+		if err := os.Remove(name); err != nil && !isNotExist(err) {
+			return nil, err
+		}
+	}
 	if err := makePrivate(name); err != nil {
 		return nil, err
 	}
@@ -40,6 +45,16 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	return lock, err
 }
 
+// isShared reports whether a name is a link to another file, or one of several names of one.
+func isShared(name string) bool {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return info.Mode()&os.ModeSymlink != 0 || ok && stat.Nlink > 1
+}
+
 // errTaken means that another process has the store although this one has the directory: somebody
 // removed the directory's LOCK file.
 var errTaken = errors.New("another process has the store")
@@ -48,9 +63,10 @@ func (p privateFS) MkdirAll(name string, _ os.FileMode) error { return p.FS.Mkdi
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// makePrivate makes a file that is private to its owner, or makes an existing file private.
+// makePrivate makes a file that is private to its owner, or makes an existing file private. A link
+// is an error.
 func makePrivate(name string) error {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

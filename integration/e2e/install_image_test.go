@@ -28,7 +28,8 @@ func TestImage(t *testing.T) {
 	i := informdImage(t)
 	want := []string{
 		"bin", "etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt",
-		"state/", "tmp/", "usr/", "usr/bin/", "usr/bin/informd",
+		"state/", "tmp/", "usr/", "usr/bin/", "usr/bin/informd", "usr/share/", "usr/share/licenses/",
+		"usr/share/licenses/informd/", "usr/share/licenses/informd/THIRD_PARTY_NOTICES",
 	}
 	if got := slices.Sorted(maps.Keys(i.files)); !slices.Equal(got, want) {
 		t.Errorf("the image has %q, want %q", got, want)
@@ -57,12 +58,35 @@ func TestImage(t *testing.T) {
 	if v := i.Config.Labels["org.opencontainers.image.version"]; v != testVersion {
 		t.Errorf("the image's version is %q", v)
 	}
+	if l := i.Config.Labels["org.opencontainers.image.licenses"]; l != "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND ISC AND MIT AND MPL-2.0" {
+		t.Errorf("the image says that it is under %q", l)
+	}
+	hasNotices(t, filepath.Join(i.root, "usr/share/licenses/informd/THIRD_PARTY_NOTICES"))
 	authorities, err := os.ReadFile(filepath.Join(i.root, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(authorities) || strings.Count(string(authorities), "BEGIN") < 100 {
 		t.Errorf("the image has %d certificates of authorities", strings.Count(string(authorities), "BEGIN"))
+	}
+}
+
+// hasNotices checks a file of third parties' notices: it has the licenses of two modules under
+// MPL-2.0, whose text must come along.
+func hasNotices(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, want := range []string{
+		"\ngithub.com/hashicorp/go-plugin@", "\ngithub.com/hashicorp/yamux@", ": MPL-2.0\n", "Mozilla Public License, version 2.0",
+		"\nGo's standard library, go", "Apache License", "go mod download",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q", path, want)
+		}
 	}
 }
 
@@ -168,11 +192,12 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
-	for _, file := range []string{"LICENSE", "README.md", "completions/informd.bash", "completions/informd.zsh", "completions/informd.fish"} {
+	for _, file := range []string{"LICENSE", "README.md", "THIRD_PARTY_NOTICES", "completions/informd.bash", "completions/informd.zsh", "completions/informd.fish"} {
 		if info, err := os.Stat(filepath.Join(to, name, file)); err != nil || info.Size() == 0 || info.ModTime().Unix() != 1700000000 {
 			t.Errorf("%s: %v, %v", file, info, err)
 		}
 	}
+	hasNotices(t, filepath.Join(to, name, "THIRD_PARTY_NOTICES"))
 	code, out, _ := harness.RunCommand(t, filepath.Join(to, name, "informd"), "version")
 	if code != 0 || out != "informd "+testVersion+"\n" {
 		t.Errorf("informd version: exit code %d, %q", code, out)

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -25,7 +27,7 @@ const (
 var author = map[string]string{
 	"go.mod": `module example.com/oncall
 
-go 1.24
+go 1.25
 
 require k8s.io/apimachinery v0.31.0
 `,
@@ -76,7 +78,7 @@ func TestConformance(t *testing.T) {
 `,
 }
 
-// A handler's author on Go 1.24, with an apimachinery of that time, keeps both.
+// A handler's author on Go 1.25, with an apimachinery that is older still, keeps both.
 func TestAuthorsModule(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t)
@@ -95,7 +97,7 @@ func TestAuthorsModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`(?m)^go 1\.24(\.0)?$`).Match(text) || strings.Contains(string(text), "toolchain") {
+	if !regexp.MustCompile(`(?m)^go 1\.25(\.0)?$`).Match(text) || strings.Contains(string(text), "toolchain") {
 		t.Errorf("the author's Go has to be another one:\n%s", text)
 	}
 	if !strings.Contains(string(text), "k8s.io/apimachinery v0.31.0") {
@@ -116,6 +118,31 @@ func TestInstall(t *testing.T) {
 	out, err := exec.Command(filepath.Join(p.bin, "informd"), "--help").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "informd") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What authors import requires a gRPC without known holes: by version 1.83.2 the ones were mended by
+// which a peer can exhaust a server or end it (GO-2026-6061, GO-2026-6348, GO-2026-6443).
+func TestMendedGRPC(t *testing.T) {
+	t.Parallel()
+	want := [3]int{1, 83, 2}
+	for _, module := range []string{"handler", "handlerpb", "serve"} {
+		text, err := os.ReadFile(filepath.Join("../../plugins", module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`google\.golang\.org/grpc v(\d+)\.(\d+)\.(\d+)`).FindSubmatch(text)
+		if found == nil {
+			t.Errorf("%s requires no release of gRPC", module)
+			continue
+		}
+		var got [3]int
+		for i := range got {
+			got[i], _ = strconv.Atoi(string(found[i+1])) // digits
+		}
+		if slices.Compare(got[:], want[:]) < 0 {
+			t.Errorf("%s requires gRPC %v, want %v or later", module, got, want)
+		}
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package peer finds out which process is at the other end of a unix socket, and whether it belongs
-// to a handler. It works on Linux only.
+// to a handler. A process stays a descendant of the daemon, whichever processes between them end:
+// the daemon adopts orphans. The package works on Linux only.
 package peer
 
 import (
@@ -59,28 +60,54 @@ var ErrGone = errors.New("the process that asks is gone")
 func descendant(pid, ancestor int) (bool, error) {
 	const tries = 5 // a parent may end between two steps, and another takes its place
 	for range tries {
-		at := pid
-		for at > 1 && at != ancestor {
-			parent, ok := parentOf(at)
-			if !ok && errors.Is(unix.Kill(at, 0), unix.EPERM) {
-				// With hidepid, /proc hides other users' processes, but not the daemon's own.
-				return false, nil
-			}
-			if !ok {
-				break
-			}
-			if at = parent; at == ancestor {
-				return true, nil
-			}
-		}
-		if at <= 1 || at == ancestor {
-			return false, nil // no process descends from itself
-		}
-		if at == pid {
-			break
+		line, end := lineage(pid, ancestor)
+		switch {
+		case end == hiddenEnd && holds(line):
+			return false, nil
+		case end == topEnd && holds(line):
+			return line[len(line)-1] == ancestor && len(line) > 1, nil
+		case end == goneEnd && len(line) == 1:
+			return false, ErrGone
 		}
 	}
 	return false, ErrGone
+}
+
+// end says why a lineage has no further parent.
+type end int
+
+const (
+	topEnd    end = iota // the last one is the ancestor, or has no parent
+	hiddenEnd            // with hidepid, /proc hides other users' processes, but not the daemon's own
+	goneEnd              // the last one has ended
+)
+
+// lineage returns a process, its parent, its parent's parent and so on, up to ancestor.
+func lineage(pid, ancestor int) ([]int, end) {
+	line := []int{pid}
+	for at := pid; at > 1 && at != ancestor; {
+		parent, ok := parentOf(at)
+		switch {
+		case !ok && errors.Is(unix.Kill(at, 0), unix.EPERM):
+			return line, hiddenEnd
+		case !ok:
+			return line, goneEnd
+		}
+		at = parent
+		line = append(line, at)
+	}
+	return line, topEnd
+}
+
+// holds reports whether each process of a lineage still has its parent. It begins at the top. So
+// whoever has its parent had it all the time, and no number belonged to another process meanwhile.
+func holds(line []int) bool {
+	for i := len(line) - 2; i >= 0; i-- {
+		if parent, ok := parentOf(line[i]); !ok || parent != line[i+1] {
+			return false
+		}
+	}
+	return true
 }
 
 // parentOf reads /proc/PID/stat. The parent is the second field after the name, which is in

@@ -3,6 +3,8 @@ package socket
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"syscall"
@@ -25,10 +27,23 @@ func Listen(path string) (*net.UnixListener, error) {
 	}
 	unix := listener.(*net.UnixListener)
 	unix.SetUnlinkOnClose(false)
-	if err := os.Chmod(path, 0o600); err != nil { // for systems other than Linux
+	if err := makePrivate(path); err != nil {
 		_ = unix.Close()
 		_ = os.Remove(path)
 		return nil, err
 	}
 	return unix, nil
+}
+
+// makePrivate gives a socket its mode, where the system has not done so. Chmod would follow a link
+// that somebody has put in the place of the socket.
+func makePrivate(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() == fs.ModeSocket|0o600 {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is no socket any more: somebody has replaced it", path)
+	}
+	return os.Chmod(path, 0o600)
 }

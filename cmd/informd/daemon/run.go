@@ -24,6 +24,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/internal/peer"
 	"github.com/informd/informd/internal/slack"
 )
 
@@ -141,6 +142,9 @@ func run(
 	if err := undumpable(); err != nil {
 		return err
 	}
+	if err := peer.Adopt(); err != nil {
+		return err
+	}
 	spread()
 	restConfig, err := locate.Cluster(flags.kubeconfig, flags.context)
 	if err != nil {
@@ -226,6 +230,10 @@ func run(
 	group.Go(func() error { return handlers.run(lasting) })
 	group.Go(func() error {
 		lacks.run(lasting)
+		return nil
+	})
+	group.Go(func() error {
+		peer.ReapOrphans(lasting)
 		return nil
 	})
 	group.Go(func() error {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/internal/ownfile"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/host/shim"
 )
@@ -75,7 +76,8 @@ const (
 	folderLock  = "lock"
 )
 
-// makeFolder makes a folder in the first of the parents that allows it. With a mode that lets other
+// makeFolder makes a folder in the first of the parents that allows it. It passes over a parent of
+// another user, who could put another folder in the place of this one. With a mode that lets other
 // users through, every user must be able to reach the parent. The kind is for errors.
 func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, error) {
 	var failures []string
@@ -83,6 +85,13 @@ func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, erro
 		if !filepath.IsAbs(parent) || slices.Contains(parents[:i], parent) ||
 			mode&0o001 != 0 && !openToAll(parent) {
 			continue
+		}
+		if info, err := os.Stat(parent); err == nil {
+			if owner, foreign := ownfile.Foreign(info); foreign {
+				failures = append(failures,
+					fmt.Sprintf("%s belongs to another user (%d)", parent, owner))
+				continue
+			}
 		}
 		sweep(parent)
 		f, err := makeFolderIn(parent, mode)

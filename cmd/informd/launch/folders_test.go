@@ -95,6 +95,31 @@ func TestSweep(t *testing.T) {
 }
 
 // passable is a folder that every user can get to.
+// A parent of another user, who could replace what is in it, is passed over.
+func TestOthersParents(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give something to another user")
+	}
+	theirs, ours := passable(t), passable(t)
+	if err := os.Chown(theirs, 61_299, -1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := makeFolder("sockets", 0o700, theirs, ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.remove()
+	if filepath.Dir(f.path) != ours {
+		t.Errorf("it is %s, want it below %s", f.path, ours)
+	}
+	if _, err := makeFolder("sockets", 0o700, theirs); err == nil || !strings.Contains(err.Error(), theirs+" belongs to another user (61299)") {
+		t.Error(err)
+	}
+	if left := names(t, theirs); len(left) > 0 {
+		t.Errorf("it left %v there", left)
+	}
+}
+
 func passable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "passable")

@@ -2,12 +2,12 @@ package offline
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/internal/ownfile"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -34,7 +34,7 @@ current folder. Files of the same name are replaced.`,
 					return cli.Failed(err)
 				}
 				path := filepath.Join(dir, name)
-				if err := os.WriteFile(path, text, 0o644); err != nil {
+				if err := ownfile.Write(path, text, 0o644); err != nil {
 					return cli.Failed(err)
 				}
 				if err := cli.Show(cmd, "%s\n", path); err != nil {

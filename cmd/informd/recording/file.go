@@ -13,11 +13,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // file is a recording that is being written.
 type file struct {
-	made string // the path, if the file is new; "" for one that was there, and standard output
+	made     string               // the path; "" for a file that replaces another, and for standard output
+	replaces *ownfile.Replacement // nil for a new file, and for standard output
 
 	mu     sync.Mutex // guards all below
 	out    *os.File   // nil for standard output
@@ -30,33 +33,32 @@ type file struct {
 
 const bufferSize = 64 << 10
 
-// create creates a recording, which only its user can read. The path - means standard output. A
-// path that ends in .gz makes it compressed.
+// create creates a recording, which only its user can read. With force it replaces a file that is
+// there, but only once keep is called. The path - means standard output. A path that ends in .gz
+// makes it compressed.
 func create(path string, force bool, stdout io.Writer) (*file, error) {
 	f := new(file)
-	if path == "-" {
+	var err error
+	switch {
+	case path == "-":
 		f.buffer = bufio.NewWriterSize(stdout, bufferSize)
-	} else {
-		flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-		if force {
-			flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-		}
-		out, err := os.OpenFile(path, flags, 0o600)
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			return nil, fmt.Errorf("%s exists: give another name, or --force to replace it", path)
-		case err != nil:
+	case force:
+		if f.replaces, err = ownfile.NewReplacement(path, 0o600); err != nil {
 			return nil, err
 		}
-		if info, err := out.Stat(); err == nil && info.Mode().IsRegular() {
-			if err := out.Chmod(0o600); err != nil { // it may have been there
-				return nil, errors.Join(err, out.Close())
-			}
+		f.out = f.replaces.File
+	default:
+		f.out, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("%s exists: give another name, or --force to replace it", path)
 		}
-		if f.out = out; !force {
-			f.made = path
+		if err != nil {
+			return nil, err
 		}
-		f.buffer = bufio.NewWriterSize(out, bufferSize)
+		f.made = path
+	}
+	if f.out != nil {
+		f.buffer = bufio.NewWriterSize(f.out, bufferSize)
 	}
 	if strings.HasSuffix(path, ".gz") {
 		f.zip = gzip.NewWriter(f.buffer)
@@ -122,11 +124,22 @@ func (f *file) close() error {
 	return f.err
 }
 
-// discard ends the file, and removes it if it is new.
+// keep puts a file that replaces another one in its place. What is written later comes there, too.
+func (f *file) keep() error {
+	if f.replaces == nil {
+		return nil
+	}
+	return f.replaces.Keep()
+}
+
+// discard ends the file, and removes it. A file that it was to replace stays.
 func (f *file) discard() {
 	_ = f.close() // there is another error
 	if f.made != "" {
 		_ = os.Remove(f.made)
+	}
+	if f.replaces != nil {
+		f.replaces.Discard()
 	}
 }
 

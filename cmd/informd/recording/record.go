@@ -138,7 +138,11 @@ func (f *recordFlags) record(cmd *cobra.Command, p *plan.Plan) error {
 	}
 	r.say("recording %s of %s to %s; Ctrl-C ends it", strings.Join(names, ", "), cluster.Host, to)
 	began := time.Now()
-	if err := r.snapshot(ctx); err != nil {
+	err = r.snapshot(ctx)
+	if err == nil {
+		err = out.keep()
+	}
+	if err != nil {
 		out.discard()
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,7 +167,7 @@ func TestFiles(t *testing.T) {
 		if err := f.write(line{Type: kind}, line{Type: typeListed}); err != nil {
 			return err
 		}
-		return f.close()
+		return errors.Join(f.keep(), f.close())
 	}
 	if err := write(false, typeRecording); err != nil {
 		t.Fatal(err)
@@ -188,6 +190,50 @@ func TestFiles(t *testing.T) {
 	}
 	if got, _, err := readAll(t, bytes.NewReader(text)); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A recording never goes into a file that somebody else has prepared, and a recording that fails
+// leaves the one that it was to replace.
+func TestReplacedFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), os.Symlink(victim, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, force := range []bool{false, true} {
+		if _, err := create(link, force, nil); err == nil {
+			t.Errorf("with --force %v it follows a link", force)
+		}
+	}
+	before, err := os.Open(victim) // as its owner may hold it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = before.Close() }()
+	f, err := create(victim, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.discard()
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if f, err = create(victim, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.keep(), f.write(line{Type: typeRecording}), f.close()); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(victim); err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if text, err := io.ReadAll(before); err != nil || string(text) != "precious" {
+		t.Errorf("who had the file open reads %q, %v", text, err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+		t.Errorf("%v, %v", names, err)
 	}
 }
 

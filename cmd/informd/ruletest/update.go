@@ -12,6 +12,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // edit is a list of expected events that is to be replaced.
@@ -55,35 +56,17 @@ func (f *flags) write(cmd *cobra.Command, results []*result) error {
 	return nil
 }
 
-// rewrite replaces parts of a file. It writes a new file and puts it in the place of the old one.
+// rewrite replaces parts of a file. It writes a new file and puts it in the place of the old one. It
+// follows links, as informd test did when it read the file.
 func rewrite(path string, edits []edit) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".informd-test-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // it is gone if all went well
-	_, err = temporary.Write(apply(data, edits))
-	if closed := temporary.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Chmod(temporary.Name(), info.Mode().Perm())
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
+	return ownfile.Write(path, apply(data, edits), 0o644)
 }
 
 // maxColumn is how long a line may become before a list gets a line per event.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // StdoutEnv names the environment variable with the number of a descriptor: the daemon's standard
@@ -48,10 +50,11 @@ func standardOutput() (*os.File, error) {
 // device, and changes nothing for a file.
 const flags = os.O_RDWR | os.O_APPEND | syscall.O_NONBLOCK
 
-// open opens the file at path for appending, and creates it if it does not exist. torn reports that
-// the file ends within a line, as it does when its last writer was killed.
+// open opens the file at path for appending, and creates it if it does not exist. It refuses a link
+// and another user's file. torn reports that the file ends within a line, as it does when its last
+// writer was killed.
 func open(path string) (file *os.File, torn bool, err error) {
-	file, err = os.OpenFile(path, flags|os.O_CREATE, 0o600)
+	file, err = ownfile.Open(path, flags|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
@@ -80,7 +83,7 @@ func isRegular(file *os.File) bool {
 
 // isAt reports whether path still leads to file.
 func isAt(file *os.File, path string) bool {
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path) // reopen refuses a link
 	if err != nil {
 		return false
 	}
@@ -90,7 +93,7 @@ func isAt(file *os.File, path string) bool {
 
 // checkPath returns the error that open would return. It leaves no new file behind.
 func checkPath(path string) error {
-	info, err := os.Stat(path)
+	info, err := ownfile.Check(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return checkFolder(filepath.Dir(path))
 	}
@@ -100,7 +103,7 @@ func checkPath(path string) error {
 	if err := checkKind(path, info); err != nil {
 		return fmt.Errorf("path: %w", err)
 	}
-	file, err := os.OpenFile(path, flags, 0)
+	file, err := ownfile.Open(path, flags, 0)
 	if err != nil {
 		return fmt.Errorf("path: %w", err)
 	}

@@ -76,6 +76,48 @@ func handle(t *testing.T, h *Handler, names ...string) {
 	}
 }
 
+// Events never go into a file that another user has prepared, at the start or by a rotation.
+func TestPreparedFiles(t *testing.T) {
+	dir := t.TempDir()
+	victim := filepath.Join(dir, "victim")
+	if err := os.WriteFile(victim, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	prepare := map[string]func(path string) error{
+		"is a symbolic link": func(path string) error { return os.Symlink(victim, path) },
+		"has a second name":  func(path string) error { return os.Link(victim, path) },
+	}
+	if os.Geteuid() == 0 {
+		prepare["belongs to another user"] = func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o666), os.Chown(path, 61_299, 61_299))
+		}
+	}
+	for says, prepare := range prepare {
+		path := filepath.Join(dir, "events")
+		rotated := start(t, toFile(path))
+		handle(t, rotated, "a")
+		if err := errors.Join(os.Remove(path), prepare(path)); err != nil {
+			t.Fatal(err)
+		}
+		if err := New().Configure(t.Context(), json.RawMessage(toFile(path))); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("at the start: %v, want that it %s", err, says)
+		}
+		rotated.out.looked = time.Time{} // long ago
+		if _, err := rotated.Handle(t.Context(), event("b")); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("after a rotation: %v, want that it %s", err, says)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		handle(t, rotated, "b")
+		wantFile(t, path, line("b"))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFile(t, victim, "precious")
+}
+
 func wantFile(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)

@@ -56,6 +56,9 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 		if own.Connect || connects(s.Network) {
 			said += ", but for unix sockets that its user may connect to"
 		}
+		if c.order.Sandbox.ABI < abiScopes {
+			said += ", but for signals to other processes of its user"
+		}
 		says = append(says, said)
 	}
 	c.text = strings.Join(says, "; ")
@@ -93,6 +96,14 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	case abi < abiTruncate:
 		return refuse("sandbox", "the kernel has landlock %d, which lets files be truncated "+
 			"that may not be written: it takes landlock %d, Linux 6.2", abi, abiTruncate)
+	case s.User == "" && abi < abiScopes:
+		what := "give the handler a user"
+		if m.uid != 0 {
+			what = "run informd as root and give the handler a user"
+		}
+		return refuse("sandbox", "the kernel has landlock %d, with which a handler of informd's own "+
+			"user can stop or kill informd and other handlers: it takes landlock %d, Linux 6.12; "+
+			"or %s", abi, abiScopes, what)
 	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
 		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: "+
 			"choose none or all", abi, abiTCP)

@@ -134,7 +134,9 @@ func TestPrepareRefuses(t *testing.T) {
 		{sandbox, Own{}, abi(0, unix.EOPNOTSUPP), []string{"sandbox: ", "lsm="}},
 		{sandbox, Own{}, abi(0, unix.EPERM), []string{"sandbox: ", "not permitted"}},
 		{sandbox, Own{}, abi(2, nil), []string{"sandbox: ", "landlock 2", "6.2"}},
-		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, abi(3, nil), []string{"network: ", "landlock 3", "6.7"}},
+		{sandbox, Own{}, abi(5, nil), []string{"sandbox: ", "landlock 5", "stop or kill informd", "6.12", "give the handler a user"}},
+		{sandbox, Own{}, func(m *machine) { m.uid = 5; abi(3, nil)(m) }, []string{"sandbox: ", "landlock 3", "6.12", "run informd as root and give the handler a user"}},
+		{Spec{User: "1:1", Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, abi(3, nil), []string{"network: ", "landlock 3", "6.7"}},
 		{Spec{Sandbox: true, Network: Network{All: true}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
 		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
 		{sandbox, Own{Connect: true}, nil, []string{"access.read: ", "leave out access.read"}},
@@ -163,6 +165,27 @@ func TestPrepareRefuses(t *testing.T) {
 				t.Errorf("%+v: %v: want it to say %q", test.spec, err, part)
 			}
 		}
+	}
+}
+
+// With an older landlock, a sandbox does not keep signals in. Another user than the daemon's keeps
+// them from the daemon and the shims.
+func TestPrepareWithoutScopes(t *testing.T) {
+	m := able()
+	m.landlock = func() (int, error) { return abiTruncate, nil }
+	c, err := m.prepare(Spec{User: "1:1", Sandbox: true}, "h", Own{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "sandbox by landlock 3 and seccomp, but for signals to other processes of its user"; !strings.HasSuffix(c.String(), want) {
+		t.Errorf("it says %q, want %q at its end", c.String(), want)
+	}
+	m.landlock = func() (int, error) { return abiScopes, nil }
+	if c, err = m.prepare(Spec{Sandbox: true}, "h", Own{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(c.String(), "signals") {
+		t.Errorf("it says %q", c.String())
 	}
 }
 

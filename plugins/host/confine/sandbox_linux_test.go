@@ -39,7 +39,7 @@ func prepare(t *testing.T, s Spec, own Own) *Confinement {
 	}
 	c, err := m.prepare(s, t.Name(), own)
 	if err != nil {
-		if (s.User != "" && os.Geteuid() != 0) || s.Sandbox && unsupported() {
+		if (s.User != "" && os.Geteuid() != 0) || s.Sandbox && unsupported(s) {
 			t.Skip(err)
 		}
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func prepare(t *testing.T, s Spec, own Own) *Confinement {
 }
 
 // unsupported reports whether this kernel lacks the landlock that a sandbox needs.
-func unsupported() bool {
+func unsupported(s Spec) bool {
 	abi, err := landlockABI()
-	return err != nil || abi < abiTCP
+	return err != nil || abi < abiTCP || s.User == "" && abi < abiScopes
 }
 
 // command runs a program in c.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/informd/informd/internal/ownfile"
 	"github.com/informd/informd/plugins/host/shim"
 )
 
@@ -15,7 +16,8 @@ import (
 const maxRunDir = 107 - len("/plugin-dir4294967295/plugin4294967295")
 
 // findRunDir returns the directory in which socket directories are made, each with mode 0700. It
-// creates a configured one if it does not exist.
+// creates a configured one if it does not exist. Another user's directory will not do: that user
+// could replace what is in it.
 func findRunDir(configured string) (string, error) {
 	if configured != "" {
 		dir, err := filepath.Abs(configured)
@@ -29,6 +31,13 @@ func findRunDir(configured string) (string, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", fmt.Errorf("run directory: %w", err)
 		}
+		info, err := os.Stat(dir)
+		if err != nil {
+			return "", fmt.Errorf("run directory: %w", err)
+		}
+		if owner, foreign := ownfile.Foreign(info); foreign {
+			return "", fmt.Errorf("run directory: %s belongs to another user (%d)", dir, owner)
+		}
 		return dir, nil
 	}
 	// The first directory that exists and is short enough.
@@ -37,7 +46,9 @@ func findRunDir(configured string) (string, error) {
 			continue
 		}
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return dir, nil
+			if _, foreign := ownfile.Foreign(info); !foreign {
+				return dir, nil
+			}
 		}
 	}
 	return "", errors.New("no run directory for sockets: " +

@@ -15,8 +15,8 @@
 // them. If the shim itself is killed, the kernel kills the handler.
 //
 // What a process of the same user outside any sandbox can do: kill the shim, so that descendants
-// outside the handler's process group survive; or stop it, so that everything survives a daemon
-// that is killed then. A handler with a user of its own or in a sandbox can do neither. In a cgroup
+// outside the handler's process group survive, as children of the daemon, which adopts them; or stop
+// it, so that everything survives a daemon that is killed then. A handler with a user of its own or in a sandbox can do neither. In a cgroup
 // it cannot escape by killing the shim. What a handler asks others to start, such as cron, is not
 // its descendant. Processes that SIGKILL does not end, because they sleep in the kernel or became
 // another user, stay; Wait reports how many.

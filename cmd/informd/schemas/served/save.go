@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/schema"
+	"github.com/informd/informd/internal/ownfile"
 )
 
 // fileName is what save writes into a folder.
@@ -113,7 +114,7 @@ func write(cmd *cobra.Command, path string, text []byte) error {
 	if err := catalog.AddOpenAPI(text); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, indented.Bytes(), 0o644); err != nil {
+	if err := ownfile.Write(path, indented.Bytes(), 0o644); err != nil {
 		return err
 	}
 	return cli.Show(cmd, "%s: the schemas of %d resources\n", path, catalog.Len())
