@@ -25,9 +25,9 @@ func TestNoEventExtendsTheHostOfASecret(t *testing.T) {
 		})
 	}
 	// The file may change while informd runs.
-	secret := file(t, "http://hooks.example.com/x?key=1")
+	secret := file(t, "https://hooks.example.com/x?key=1")
 	h := configured(t, values{"url": "${secrets.url}&q=${payload.text}", "secrets": values{"url": secret}})
-	write(t, secret, "http://hooks.example.com")
+	write(t, secret, "https://hooks.example.com")
 	_, err := h.Handle(t.Context(), withPayload(`{"text":"x"}`))
 	if err == nil || errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "so that no object chooses the host") {
 		t.Errorf("after a change: got %v, want a retry", err)
