@@ -1,10 +1,16 @@
 //go:build !linux
 
-// Package peer finds out which process is at the other end of a unix socket, and whether it belongs
-// to a handler. It works on Linux only.
+// Package peer finds out which process is at the other end of a unix socket, whose it is, and whether
+// it belongs to a handler. It works on Linux only.
 package peer
 
-import "net"
+import (
+	"errors"
+	"net"
+)
 
 // Descends reports false: there is no portable way to know.
 func Descends(*net.UnixConn, int) (pid int, is bool, err error) { return 0, false, nil }
+
+// Of returns an error: there is no portable way to know.
+func Of(*net.UnixConn) (pid, uid int, err error) { return 0, 0, errors.ErrUnsupported }
