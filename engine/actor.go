@@ -109,6 +109,7 @@ func policyOf(h config.Handler) *action.Policy {
 // h.Read. Only one goroutine at a time may call Allow for one handler. A handler that had no Write
 // when the engine was made cannot get one: Allow then changes no permission.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
+	e.work().noteSecrets([]config.Handler{h})
 	for _, r := range e.work().rules { // the old manifest or process makes nothing less secret
 		if r.Handler == h.Name && e.work().seesSecrets(r.Rule, h) {
 			r.preparer.confidential.Store(true)

@@ -149,3 +149,40 @@ spec: {resource: v1/secrets}
 		t.Error("answers of a handler that reads secrets would be kept")
 	}
 }
+
+// A handler may see Secrets if it reads them, or if the events of one of its rules hold their text.
+// That does not end with a reload: its process may remember. Of a handler that is gone nobody knows.
+func TestSeesSecrets(t *testing.T) {
+	t.Parallel()
+	const hidden = `---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: hidden}
+spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
+`
+	for _, test := range []struct {
+		name, manifests string
+		want            bool
+	}{
+		{"another source", mapSource + hidden + aRule("tells", ""), false},
+		{"one of two rules", mapSource + hidden + aRule("tells", "") +
+			aRule("looks", `, payload: {n: 'len(lookup("hidden.all", "yes"))'}`), true},
+		{"its source", secretSource + aRule("tells", ""), true},
+	} {
+		e, _, _ := idle(t, test.manifests)
+		h := e.work().dispatcher("record").handler
+		if e.SeesSecrets(h) != test.want {
+			t.Errorf("%s: want %v", test.name, test.want)
+		}
+		if !e.SeesSecrets(newRecorder()) {
+			t.Errorf("%s: a handler that is gone is taken for one that has seen no Secret", test.name)
+		}
+	}
+	e, _, _ := idle(t, mapSource+hidden+aRule("tells", ""))
+	h := e.work().dispatcher("record").handler
+	e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(false)
+	e.Allow(config.Handler{Name: "record"})(true)
+	if !e.SeesSecrets(h) {
+		t.Error("a handler that could read Secrets for a moment is taken for one that never could")
+	}
+}

@@ -72,15 +72,42 @@ func (b *builder) newPreparer(
 // seesSecrets reports whether text of a Secret may appear in h's answers to events of the rule, or
 // in its reasons.
 func (w *work) seesSecrets(r *plan.Rule, h config.Handler) bool {
-	isSecret := func(s *plan.Source) bool { return s.Resource == secrets }
-	if isSecret(r.Source) || slices.ContainsFunc(r.LooksInto, isSecret) {
-		return true
-	}
+	return isOfSecrets(r.Source) || slices.ContainsFunc(r.LooksInto, isOfSecrets) || w.readsSecrets(h)
+}
+
+func isOfSecrets(s *plan.Source) bool { return s.Resource == secrets }
+
+// readsSecrets reports whether h may read a source of Secrets.
+func (w *work) readsSecrets(h config.Handler) bool {
 	return slices.ContainsFunc(h.Read, func(name config.Text) bool {
 		return slices.ContainsFunc(w.sources, func(s *runningSource) bool {
-			return s.Name == name.String() && isSecret(s.Source)
+			return s.Name == name.String() && isOfSecrets(s.Source)
 		})
 	})
+}
+
+// noteSecrets notes which handlers may see text of a Secret from now on: all that one of them says
+// may then quote it, also about an event of another rule.
+func (w *work) noteSecrets(handlers []config.Handler) {
+	for _, h := range handlers {
+		sees := w.readsSecrets(h) || slices.ContainsFunc(w.rules, func(r *runningRule) bool {
+			return r.Handler == h.Name && w.seesSecrets(r.Rule, h)
+		})
+		if d := w.dispatcher(h.Name); d != nil && sees {
+			d.hasSecrets.Store(true)
+		}
+	}
+}
+
+// SeesSecrets reports whether a handler may have seen text of a Secret since it runs. Of one that
+// the plan no longer has, nobody knows.
+func (e *Engine) SeesSecrets(h Handler) bool {
+	for _, d := range e.work().dispatchers {
+		if d.handler == h {
+			return d.hasSecrets.Load()
+		}
+	}
+	return true
 }
 
 // IsConfidential reports whether events of a rule may quote a Secret, and what is said about them.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 
@@ -42,6 +43,9 @@ type dispatcher struct {
 	handler Handler // nil: of the rules' own actions
 	digest  plan.Digest
 	end     func() // ends its run; nil before that
+
+	// hasSecrets means that the handler may have seen text of a Secret. It never becomes false again.
+	hasSecrets atomic.Bool
 }
 
 func (d *dispatcher) run(ctx context.Context) { _ = d.Run(ctx) } // always nil
@@ -130,6 +134,7 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 	for _, in := range b.next.intakes {
 		b.bind(in)
 	}
+	b.next.noteSecrets(p.Handlers)
 	return b.next, nil
 }
 

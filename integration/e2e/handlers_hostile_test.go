@@ -123,7 +123,7 @@ spec: {source: configmaps, handler: %[1]s}
 		t.Fatal(err)
 	}
 	awaitHealthy(d, "deleted", hostileObjects)
-	if code, body := d.Get("/readyz"); code != 200 || !strings.Contains(body, "handler missing: backing off (") {
+	if code, body := d.Get("/readyz"); code != 200 || !strings.Contains(body, "handler missing: backing off\n") {
 		t.Errorf("/readyz is %d:\n%s", code, body)
 	}
 	log := d.Logged()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -123,17 +124,19 @@ func TestAPIServerComesLater(t *testing.T) {
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	socket := filepath.Join(harness.ShortDir(t), "control")
 	d := harness.RunInformd(t, c.Kubeconfig(), k.Text(
 		harness.Source("configmaps", harness.ConfigMaps)+harness.Source("secrets", "resource: v1/secrets")+
 			harness.Handler("log", "builtin: log")+harness.Rule("rule", "source: configmaps, handler: log")+
-			harness.Rule("other", "source: secrets, handler: log")))
+			harness.Rule("other", "source: secrets, handler: log")), "--control", socket)
 	d.AwaitLog("waiting for the API server")
 	if code, body := d.Get("/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d %s", code, body)
 	}
-	d.Poll("/readyz to say why", func() bool {
-		code, body := d.Get("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(body, "connection refused")
+	d.Poll("status to say why", func() bool {
+		code, _ := d.Get("/readyz")
+		_, out, _ := harness.Informd(t, "status", "--control", socket)
+		return code == http.StatusServiceUnavailable && strings.Contains(out, "connection refused")
 	})
 
 	if err := c.Restart(t.Context()); err != nil {
@@ -210,14 +213,16 @@ func TestKubeconfigThatIsRefused(t *testing.T) {
 		}, `connection refused`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := harness.RunInformd(t, harness.Edited(t, test.edit), anyRules)
+			socket := filepath.Join(harness.ShortDir(t), "control")
+			d := harness.RunInformd(t, harness.Edited(t, test.edit), anyRules, "--control", socket)
 			d.AwaitLog("level=WARN")
 			if !regexp.MustCompile(`level=WARN.*reason=.*`+test.want).MatchString(d.Logged()) || harness.Count(d.Logged(), "level=WARN") != 1 {
 				t.Errorf("the log does not say once why:\n%s", d.Logged())
 			}
-			d.Poll("/readyz to say why", func() bool {
-				code, body := d.Get("/readyz")
-				return code == http.StatusServiceUnavailable && regexp.MustCompile(test.want).MatchString(body)
+			d.Poll("status to say why", func() bool {
+				code, _ := d.Get("/readyz")
+				_, out, _ := harness.Informd(t, "status", "--control", socket)
+				return code == http.StatusServiceUnavailable && regexp.MustCompile(test.want).MatchString(out)
 			})
 			if strings.Contains(d.Logged(), "not-a-token") {
 				t.Error("a token is in the log")

@@ -1,6 +1,6 @@
-// Package peer finds out which process is at the other end of a unix socket, and whether it belongs
-// to a handler. A process stays a descendant of the daemon, whichever processes between them end:
-// the daemon adopts orphans. The package works on Linux only.
+// Package peer finds out which process is at the other end of a unix socket, whose it is, and
+// whether it belongs to a handler. A process stays a descendant of the daemon, whichever processes
+// between them end: the daemon adopts orphans. The package works on Linux only.
 package peer
 
 import (
@@ -49,6 +49,27 @@ func Descends(conn *net.UnixConn, ancestor int) (pid int, is bool, err error) {
 		return pid, false, ErrGone
 	}
 	return pid, is, nil
+}
+
+// Of returns the number of the process at the other end of conn, and its user's. For a client that is
+// whoever listens.
+func Of(conn *net.UnixConn) (pid, uid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var peer *unix.Ucred
+	var unknown error
+	err = raw.Control(func(fd uintptr) {
+		peer, unknown = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err == nil {
+		err = unknown
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(peer.Pid), int(peer.Uid), nil
 }
 
 // ErrGone says that the process has ended, so nobody knows whose it was.

@@ -70,6 +70,10 @@ type Options struct {
 	// Cache holds the sources that Spec.Read names. nil answers every call with an error.
 	Cache cache.Sources
 	reads *cache.Counts // of all processes
+	// Confidential reports whether the handler may see text of Secrets, in events or in the cache. If
+	// so, what it says is not quoted: neither in Status, nor in errors other than its answers, nor in
+	// lines of Logger that are not its own. It is called from any goroutine. nil: it sees none.
+	Confidential func() bool
 	// Version of informd, which the handler is told.
 	Version string
 
@@ -108,6 +112,9 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.reads = new(cache.Counts)
+	if o.Confidential == nil {
+		o.Confidential = func() bool { return false }
+	}
 	setDefault(&o.StartTimeout, 10*time.Second)
 	setDefault(&o.DescribeTimeout, 5*time.Second)
 	setDefault(&o.ConfigureTimeout, 10*time.Second)
@@ -152,7 +159,7 @@ func (o Options) surroundings() process.Surroundings {
 func (o Options) terms(s Spec) session.Terms {
 	return session.Terms{
 		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout,
-		Version:         o.Version,
+		Version: o.Version, Reads: len(s.Read) > 0, Confidential: o.Confidential,
 		DescribeTimeout: o.DescribeTimeout, ConfigureTimeout: o.ConfigureTimeout,
 		HealthInterval: o.HealthInterval, HealthTimeout: o.HealthTimeout,
 		LateTimeout: o.LateTimeout, DrainTimeout: o.DrainTimeout,

@@ -30,6 +30,25 @@ type Client struct {
 	socket  string
 	http    *http.Client
 	patient *http.Client // waits for an answer until the context ends
+	most    int64        // bytes of an answer, or of a line of a Stream; see mostOf
+}
+
+// Bounds of answers are more than any daemon answers: an event has at most 63 MiB, all dead letters 64,
+// and there are at most 10,000 of those. So what listens on the socket cannot take the memory of a
+// command, whatever it is.
+const (
+	maxAnswer  = 128 << 20
+	maxLetters = 100_000
+)
+
+// mostOf bounds the answer to a request of a path. Many small parts take much more memory than their
+// text, so only answers with objects inside may be that long.
+func (c *Client) mostOf(path string) int64 {
+	switch path {
+	case "/v1/letter", "/v1/explain":
+		return c.most
+	}
+	return c.most / 8
 }
 
 // NewClient returns a Client for the daemon on a socket. Each call makes a connection of its own.
@@ -37,17 +56,18 @@ func NewClient(socket string) *Client {
 	if absolute, err := filepath.Abs(socket); err == nil {
 		socket = absolute
 	}
-	dialer := net.Dialer{Timeout: 5 * time.Second}
 	client := func(patience time.Duration) *http.Client {
 		return &http.Client{Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
+				return dial(ctx, socket)
 			},
 			DisableKeepAlives:     true,
 			ResponseHeaderTimeout: patience,
 		}}
 	}
-	return &Client{socket: socket, http: client(time.Minute), patient: client(0)}
+	return &Client{
+		socket: socket, http: client(time.Minute), patient: client(0), most: maxAnswer,
+	}
 }
 
 // Status returns the state of the daemon.
@@ -68,7 +88,7 @@ func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, e
 	}
 	defer func() { _ = body.Close() }() // only read
 	var letters []Letter
-	for decoder := json.NewDecoder(body); ; {
+	for decoder := json.NewDecoder(&bounded{body, c.most}); ; {
 		var l Letter
 		switch err := decoder.Decode(&l); {
 		case err == io.EOF:
@@ -76,7 +96,9 @@ func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, e
 		case err != nil:
 			return nil, c.brokenOff(err)
 		}
-		letters = append(letters, l)
+		if letters = append(letters, l); len(letters) > maxLetters {
+			return nil, c.brokenOff(errTooLarge)
+		}
 	}
 }
 
@@ -151,7 +173,7 @@ func (c *Client) Events(ctx context.Context, rule string, after uint64) (e Event
 // Resync has a rule see all objects of its source as synced, and waits until that is done. The end of
 // ctx leaves out the rest.
 func (c *Client) Resync(ctx context.Context, rule string) (r Resynced, err error) {
-	patient := Client{socket: c.socket, http: c.patient}
+	patient := c.waiting()
 	request := map[string]string{"rule": rule}
 	err = patient.call(ctx, http.MethodPost, "/v1/rules/resync", nil, request, &r)
 	return r, err
@@ -160,7 +182,7 @@ func (c *Client) Resync(ctx context.Context, rule string) (r Resynced, err error
 // ReloadHandler replaces a handler's process by one that the current manifests describe, and waits
 // until that is done. The end of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
-	patient := Client{socket: c.socket, http: c.patient}
+	patient := c.waiting()
 	request := map[string]string{"handler": name}
 	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, request, &r)
 	return r, err
@@ -168,7 +190,7 @@ func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, er
 
 // Reload has the daemon read its manifests again and take up what has changed.
 func (c *Client) Reload(ctx context.Context) (r ReloadedAll, err error) {
-	patient := Client{socket: c.socket, http: c.patient}
+	patient := c.waiting()
 	err = patient.call(ctx, http.MethodPost, "/v1/reload", nil, struct{}{}, &r)
 	return r, err
 }
@@ -176,9 +198,14 @@ func (c *Client) Reload(ctx context.Context) (r ReloadedAll, err error) {
 // Plan returns what a reload would change if the manifests were these, or with those that the daemon
 // reads if there are none.
 func (c *Client) Plan(ctx context.Context, files []File) (p Planned, err error) {
-	patient := Client{socket: c.socket, http: c.patient}
+	patient := c.waiting()
 	err = patient.call(ctx, http.MethodPost, planPath, nil, planRequest{files}, &p)
 	return p, err
+}
+
+// waiting returns a client that waits for an answer until the context ends.
+func (c *Client) waiting() *Client {
+	return &Client{socket: c.socket, http: c.patient, most: c.most}
 }
 
 // planRequest asks for a plan.
@@ -242,7 +269,7 @@ func open[T any](
 		return nil, err
 	}
 	s := &Stream[T]{client: c, body: body, lines: bufio.NewReaderSize(body, chunk), decode: decode}
-	line, err := s.lines.ReadBytes('\n')
+	line, err := s.line()
 	if err == nil {
 		err = json.Unmarshal(line, &s.Header)
 	}
@@ -258,7 +285,7 @@ func (s *Stream[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for range s.Count {
 			var v T
-			line, err := s.lines.ReadBytes('\n')
+			line, err := s.line()
 			if err == nil {
 				v, err = s.decode(line)
 			}
@@ -269,6 +296,20 @@ func (s *Stream[T]) All() iter.Seq2[T, error] {
 			if !yield(v, nil) {
 				return
 			}
+		}
+	}
+}
+
+// line reads a line, with its end.
+func (s *Stream[T]) line() (line []byte, err error) {
+	for {
+		part, err := s.lines.ReadSlice('\n')
+		if int64(len(line)+len(part)) > s.client.most {
+			return nil, errTooLarge
+		}
+		line = append(line, part...)
+		if err != bufio.ErrBufferFull {
+			return line, err
 		}
 	}
 }
@@ -290,7 +331,7 @@ func (c *Client) call(
 		return err
 	}
 	defer func() { _ = body.Close() }() // only read
-	if err := json.NewDecoder(body).Decode(into); err != nil {
+	if err := json.NewDecoder(&bounded{body, c.mostOf(path)}).Decode(into); err != nil {
 		return c.brokenOff(err)
 	}
 	return nil
@@ -345,6 +386,10 @@ func (c *Client) unreachable(err error) error {
 	case errors.Is(err, syscall.EINVAL) && len(c.socket) > socket.MaxPath:
 		return fmt.Errorf("the path %s is longer than the %d bytes that a socket may have",
 			c.socket, socket.MaxPath)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("%s: more processes connect than informd can look at", c.socket)
+	case errors.Is(err, errStranger):
+		return err
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf(
 			"the program that listens on %s closed the connection without an answer", c.socket)
@@ -352,7 +397,29 @@ func (c *Client) unreachable(err error) error {
 	return fmt.Errorf("ask the informd on %s: %w", c.socket, err)
 }
 
+// bounded fails with errTooLarge once left bytes were read.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLarge
+	}
+	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+var errTooLarge = errors.New("too large")
+
 func (c *Client) brokenOff(err error) error {
+	if errors.Is(err, errTooLarge) {
+		return fmt.Errorf("the answer on %s is larger than one of informd can be: "+
+			"is it informd's control socket?", c.socket)
+	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}

@@ -30,6 +30,8 @@ type door struct {
 	inside sync.WaitGroup
 	logs   rate.Sometimes // one line a minute
 	silent int            // processes turned away since the last line
+
+	refused peer.Refused
 }
 
 func newDoor(daemon int, log *slog.Logger) *door {
@@ -45,8 +47,8 @@ func (d *door) admits(conn *net.UnixConn) bool {
 	if d.daemon == 0 {
 		return true
 	}
-	pid, is, err := peer.Descends(conn, d.daemon)
-	if err == nil && !is {
+	pid, err := d.examine(conn)
+	if pid == 0 && err == nil {
 		return true
 	}
 	why := "a handler may not ask informd, and neither may a process that it started"
@@ -64,6 +66,23 @@ func (d *door) admits(conn *net.UnixConn) bool {
 		_ = conn.Close()
 	}
 	return false
+}
+
+// examine returns the process that may not ask, or an error if it is not known whether it may. Of one
+// that may it returns 0.
+func (d *door) examine(conn *net.UnixConn) (pid int, err error) {
+	now := time.Now()
+	if pid, _, err := peer.Of(conn); err == nil && d.refused.Has(pid, now) {
+		return pid, nil
+	}
+	pid, is, err := peer.Descends(conn, d.daemon)
+	if err == nil && !is {
+		return 0, nil
+	}
+	if is {
+		d.refused.Add(pid, now)
+	}
+	return pid, err
 }
 
 // report logs that a process was turned away, at most once a minute.

@@ -3,12 +3,15 @@ package control
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +34,19 @@ func TestMain(m *testing.M) {
 const askSocket = "CONTROL_TEST_SOCKET"
 
 func askAndExit(socket string) {
+	if len(os.Args) > 1 && os.Args[1] == "flood" {
+		flood(socket)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "listen" {
+		listener, err := net.Listen("unix", socket)
+		fmt.Println("listening", err)
+		if err == nil {
+			_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, "{}")
+			}))
+		}
+		os.Exit(1)
+	}
 	if len(os.Args) > 1 {
 		_, err := net.Dial("unix", socket) // it ends with the process
 		fmt.Print(err)
@@ -38,6 +54,27 @@ func askAndExit(socket string) {
 	}
 	status, err := NewClient(socket).Status(context.Background())
 	fmt.Print(status.Version, err)
+	os.Exit(0)
+}
+
+// flood connects as fast as it can, until its standard input ends. It connects as C does, without
+// Go's poller.
+func flood(socket string) {
+	for range 4 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+				if err != nil {
+					continue
+				}
+				_ = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
+				_ = syscall.Close(fd)
+			}
+		}()
+	}
+	fmt.Println("flooding")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,4 +127,72 @@ func TestManyRefusedConnections(t *testing.T) {
 		}
 	}
 	d.close()
+}
+
+// A handler that connects without end does not keep others from being answered.
+func TestFloodFromAHandler(t *testing.T) {
+	t.Parallel()
+	c, socket := serveWith(t, newBackend(), Options{Daemon: os.Getpid()})
+	handler := exec.Command(os.Args[0], "flood")
+	handler.Env = []string{askSocket + "=" + socket}
+	input, err := handler.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := handler.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := handler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = input.Close(), handler.Wait() }()
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		began := time.Now()
+		if _, err := c.Status(t.Context()); err != nil {
+			t.Errorf("command %d: %v", n, err)
+		}
+		t.Log(time.Since(began))
+	}
+}
+
+// A command asks no other user's process, wherever its socket is.
+func TestSocketOfAStranger(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a process of another user")
+	}
+	dir := shortDir(t)
+	if err := os.Chmod(dir, 0o777); err != nil { // as /tmp
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	stranger := exec.Command("/proc/self/exe", "listen")
+	stranger.Env = []string{askSocket + "=" + socket}
+	const nobody = 65534
+	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	output, err := stranger.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = stranger.Process.Kill(), stranger.Wait() }()
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "listening <nil>\n" {
+		t.Fatal(line, err)
+	}
+	const want = "another user listens there: user 65534 listens on "
+	if _, err := NewClient(socket).Status(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewClient(socket).Status(t.Context()); err != nil { // it is the daemon's own folder
+		t.Errorf("got %v", err)
+	}
 }

@@ -28,6 +28,9 @@ type handlers struct {
 	// isConfidential reports whether events of a rule may quote a Secret. It is set before the
 	// engine runs.
 	isConfidential func(rule string) bool
+	// seesSecrets reports whether a handler may have seen text of a Secret. It is set before the
+	// hosts run.
+	seesSecrets func(engine.Handler) bool
 
 	mu    sync.Mutex // guards all fields below
 	all   handlerSet
@@ -110,12 +113,14 @@ func (h *handlers) make(c config.Handler) (*runningHandler, error) {
 		return &runningHandler{Handler: dryRunner{h.log.With("handler", c.Name), h}}, nil
 	}
 	var made hosted
+	options := h.folders.Options(h.log)
+	options.Confidential = func() bool { return h.seesSecrets(made) }
 	if c.Remote != nil {
 		spec, err := launch.RemoteSpec(c)
 		if err != nil {
 			return nil, err
 		}
-		made = host.NewRemote(spec, h.folders.Options(h.log))
+		made = host.NewRemote(spec, options)
 	} else {
 		spec, err := launch.Spec(c)
 		if err != nil {
@@ -125,7 +130,6 @@ func (h *handlers) make(c config.Handler) (*runningHandler, error) {
 			h.log.Warn("environment variables that the handler's env names are not set",
 				"handler", c.Name, "env", names)
 		}
-		options := h.folders.Options(h.log)
 		options.Cache = h.cache
 		made = host.New(spec, options)
 	}

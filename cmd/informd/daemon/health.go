@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +17,16 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/source"
 )
 
 // newMux returns the handler for what --listen serves:
 //
 //	/livez    200 while the process serves
 //	/readyz   200 if every source has caught up with the server or waits for a resource that is
-//	          not served, else 503. It also shows the handlers, whether the state is durable, a
-//	          reload that failed, and which rights are missing. These do not affect the code.
+//	          not served, else 503. It also shows the handlers' states, whether the state is
+//	          durable, whether a reload failed, and how many rights are missing. These do not affect
+//	          the code.
 //	/metrics  for Prometheus
 //
 // With profiles, it also serves /debug/pprof/.
@@ -52,6 +53,8 @@ func newMux(
 	return mux
 }
 
+// readiness returns what /readyz says. Anybody can read that, so it has names, states and numbers
+// only. A reason may quote a handler, the API server or a manifest: informd status shows those.
 func readiness(
 	status engine.Status, handlers *handlers, last *control.LastReload,
 	rights *control.RightsStatus,
@@ -59,40 +62,41 @@ func readiness(
 	ready = true
 	var b strings.Builder
 	for _, s := range status.Sources {
-		mark := "[+]"
+		mark, progress := "[+]", ""
 		if !s.Ready {
 			mark, ready = "[-]", false
 		}
-		fmt.Fprintf(&b, "%s source %s: %s%s\n", mark, s.Name, s.State, cli.Because(s.Reason))
+		if s.State == source.Listing { // the reason is how far it is
+			progress = cli.Because(s.Reason)
+		}
+		fmt.Fprintf(&b, "%s source %s: %s%s\n", mark, s.Name, s.State, progress)
 	}
 	for _, h := range handlers.hosts() {
-		s := h.Status()
-		fmt.Fprintf(&b, "    handler %s: %s%s\n",
-			h.name, s.State, cli.Because(cmp.Or(s.Reason, s.Problem)))
+		s, problem := h.Status(), ""
+		if s.Problem != "" {
+			problem = ", reports a problem"
+		}
+		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, problem)
 	}
 	if s := status.State; s != nil && s.Trouble == "" {
 		b.WriteString("    state: durable\n")
 	} else if s != nil {
-		fmt.Fprintf(&b, "    state: NOT durable%s\n", cli.Because(s.Trouble))
+		b.WriteString("    state: NOT durable\n")
 	}
 	if last != nil && last.Error != "" {
-		fmt.Fprintf(&b, "    manifests: NOT reloaded%s\n", cli.Because(last.Error))
+		b.WriteString("    manifests: NOT reloaded\n")
 	}
 	switch {
 	case rights == nil:
 	case rights.Missing > 0:
-		fmt.Fprintf(&b, "    rights: %d of %d are missing; these lines grant them:\n",
-			rights.Missing, rights.Needed)
-		for _, line := range rights.Lines {
-			b.WriteString("      " + line + "\n")
-		}
+		fmt.Fprintf(&b, "    rights: %d of %d are missing\n", rights.Missing, rights.Needed)
 	case rights.Unknown != "":
-		fmt.Fprintf(&b, "    rights: not known%s\n", cli.Because(rights.Unknown))
+		b.WriteString("    rights: not known\n")
 	}
 	if ready {
 		b.WriteString("ready\n")
 	} else {
-		b.WriteString("not ready\n")
+		b.WriteString("not ready; informd status says why\n")
 	}
 	return ready, b.String()
 }

@@ -8,7 +8,60 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/host"
 )
+
+// troubled is a host whose status quotes what others said.
+type troubled struct {
+	hosted
+	status host.Status
+}
+
+func (t troubled) Status() host.Status { return t.status }
+
+// Anybody can read /readyz. It has names and states, and no word that a handler, the API server or a
+// manifest says: each may quote what only few may read.
+func TestReadinessHasStatesOnly(t *testing.T) {
+	const said = "cannot parse hunter2"
+	status := engine.Status{
+		Sources: []engine.SourceStatus{
+			{Name: "pods", State: source.Failing, Reason: said},
+			{Name: "nodes", State: source.Listing, Reason: "20 objects so far"}, // informd's own words
+		},
+		State: &state.Status{Trouble: said},
+	}
+	h := &handlers{all: handlerSet{
+		{name: "crashes", host: &namedHost{troubled{status: host.Status{
+			State: host.BackingOff, Reason: said, LastFailure: said, LastLog: []string{said},
+		}}, "crashes"}},
+		{name: "complains", host: &namedHost{troubled{status: host.Status{
+			State: host.Running, Problem: said,
+		}}, "complains"}},
+	}}
+	ready, report := readiness(status, h, &control.LastReload{Error: said},
+		&control.RightsStatus{Needed: 3, Missing: 1, Lines: []string{said}, Unknown: said})
+	const want = `[-] source pods: failing
+[-] source nodes: listing (20 objects so far)
+    handler crashes: backing off
+    handler complains: running, reports a problem
+    state: NOT durable
+    manifests: NOT reloaded
+    rights: 1 of 3 are missing
+not ready; informd status says why
+`
+	if ready || report != want {
+		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
+	}
+	_, report = readiness(engine.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said})
+	if want := "    rights: not known\nready\n"; report != want {
+		t.Errorf("got\n%s\nwant\n%s", report, want)
+	}
+}
 
 // A server that fails while the daemon runs says so at once, and not only when that ends.
 func TestServerFails(t *testing.T) {

@@ -184,7 +184,7 @@ func run(
 	if err != nil {
 		return err
 	}
-	handlers.isConfidential = eng.IsConfidential
+	handlers.isConfidential, handlers.seesSecrets = eng.IsConfidential, eng.SeesSecrets
 	reloader := &reloader{
 		manifests: flags.manifests, dryRun: flags.dryRun, log: log,
 		process: handlers.reloadable, allow: eng.Allow,

@@ -5,6 +5,7 @@ package locate
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 
 	"k8s.io/client-go/rest"
@@ -12,7 +13,8 @@ import (
 )
 
 // Cluster finds the cluster and its credentials as kubectl does: by kubeconfig if it is not empty,
-// $KUBECONFIG, the default file, or in-cluster. It sends nothing.
+// $KUBECONFIG, the default file, or in-cluster. It sends nothing. Clients that are made from the
+// configuration follow no redirects.
 func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -25,6 +27,7 @@ func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("load kubeconfig: %w", err)
 	}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRedirects{next} })
 	return cfg, nil
 }
 

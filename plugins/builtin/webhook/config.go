@@ -32,6 +32,7 @@ type config struct {
 	secretFile string            // "" for no signature
 	signature  string            // header that carries it
 	timeout    time.Duration     // 0 for the event's own
+	insecure   bool              // secrets may go over http:// to other machines
 }
 
 // The formats of a request's body.
@@ -52,6 +53,7 @@ const schema = `{"type":"object","additionalProperties":false,"required":["url"]
 	`"hmac":{"type":"object","additionalProperties":false,"required":["secretFile"],` +
 	`"properties":{"secretFile":{"type":"string","minLength":1},` +
 	`"header":{"type":"string","default":"X-Informd-Signature"}}},` +
+	`"insecure":{"type":"boolean","default":false},` +
 	`"timeout":{"type":"string"}}}`
 
 const (
@@ -75,7 +77,7 @@ func parse(raw json.RawMessage) (*config, error) {
 	if err := strict.Decode(raw, strict.Fields{
 		"url": &address, "headers": &headers, "timeout": &c.timeout,
 		"format": &c.format, "body": &body, "secrets": &c.secrets,
-		"tokenFile": &c.tokenFile, "caFile": &caFile,
+		"tokenFile": &c.tokenFile, "caFile": &caFile, "insecure": &c.insecure,
 		"hmac":     strict.Fields{"secretFile": &secretFile, "header": &signature},
 		"template": strict.Instead("the template stands in body, with format: template"),
 		"payload":  strict.Instead("the rule has the payload, and format: payload posts it"),
@@ -103,6 +105,7 @@ func parse(raw json.RawMessage) (*config, error) {
 	problems = append(problems, c.setHeaders(t, headers)...)
 	problems = append(problems, c.setFormat(t, body)...)
 	problems = append(problems, c.checkSecrets()...)
+	problems = append(problems, c.checkEncryption(address))
 	if err := errors.Join(append(problems, t.problems...)...); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestConfigRefused(t *testing.T) {
 		want string
 	}{
 		"nothing":         {nil, "url: required"},
-		"unknown field":   {values{"url": good, "ur": 1}, `unknown field "ur", did you mean "url"? (known: body, caFile, format, headers, hmac, secrets, timeout, tokenFile, url)`},
+		"unknown field":   {values{"url": good, "ur": 1}, `unknown field "ur", did you mean "url"? (known: body, caFile, format, headers, hmac, insecure, secrets, timeout, tokenFile, url)`},
 		"no URL":          {values{"url": "://" + secret}, "url: is not a valid URL"},
 		"port":            {values{"url": "http://user:" + secret}, "url: is not a valid URL"},
 		"scheme":          {values{"url": "ftp://host/" + secret}, "url: must begin with https"},
@@ -92,6 +92,13 @@ func TestConfigRefused(t *testing.T) {
 		"URL of an event":       {values{"url": "${payload.url}"}, "so that no object chooses the host"},
 		"host half of one":      {values{"url": "https://hooks.${name}.com/x"}, "so that no object chooses the host"},
 		"CA without TLS":        {values{"url": "http://host", "caFile": file(t, secret)}, "caFile: needs an https URL"},
+		"token without TLS":     {values{"url": "http://host/in", "tokenFile": file(t, "t")}, "url: http:// sends tokenFile unencrypted: use https://, or say insecure: true"},
+		"signature without TLS": {values{"url": "http://127.0.0.1.example.com", "hmac": values{"secretFile": file(t, secret)}}, "url: http:// sends hmac unencrypted"},
+		"header without TLS":    {values{"url": "http://10.0.0.1", "headers": values{"authorization": "Basic " + secret}}, "url: http:// sends headers.Authorization unencrypted"},
+		"all without TLS": {values{"url": "http://host/${name}", "tokenFile": file(t, "t"), "secrets": values{"a": file(t, secret)}, "hmac": values{"secretFile": file(t, secret)}},
+			"url: http:// sends hmac, secrets and tokenFile unencrypted"},
+		"secret URL without TLS": {values{"url": "${secrets.url}", "secrets": values{"url": file(t, "http://host/"+secret)}}, "url: http:// sends secrets unencrypted"},
+		"insecure with TLS":      {values{"url": good, "insecure": true}, "insecure: is for a URL with http://; over https:// certificates are always checked"},
 		"several at once": {values{"url": "ftp://x", "timeout": "0s", "tokenFile": "none"},
 			"url: must begin with https:// or http://\ntimeout: must be between 1ms and 1h0m0s\ntokenFile: none does not exist"},
 	} {
@@ -133,7 +140,15 @@ func TestConfigAccepted(t *testing.T) {
 	for _, config := range []values{
 		{"url": "https://[::1]:8443/in?key=value"},
 		{"url": "http://host", "headers": nil, "hmac": nil, "timeout": nil},
-		{"url": "http://host", "headers": values{"User-Agent": "shop/1", "Authorization": "Basic eA==", "X-Empty": ""}},
+		{"url": "http://host", "headers": values{"User-Agent": "shop/1", "X-Empty": ""}},
+		{"url": "http://host", "insecure": true, "tokenFile": file(t, "t"), "headers": values{"X-A": "b"}},
+		{"url": "http://host", "insecure": true}, // it may get a token later
+		{"url": "https://host", "insecure": false},
+		{"url": "https://host", "headers": values{"Authorization": "Basic eA=="}},
+		{"url": "http://localhost:80/", "tokenFile": file(t, "t"), "hmac": values{"secretFile": file(t, "k")}},
+		{"url": "http://127.9.9.9/${name}", "tokenFile": file(t, "t")},
+		{"url": "http://[::1]:8080", "tokenFile": file(t, "t")},
+		{"url": "${secrets.url}/x", "secrets": values{"url": file(t, "http://LOCALHOST:80")}},
 		{"url": "http://host", "timeout": "1h"},
 		{"url": "http://host", "format": "cloudevents"},
 		{"url": "http://host/${name}?n=${attempt}", "format": "payload", "headers": values{"X": "${rule}"}},

@@ -25,9 +25,9 @@ func TestNoEventExtendsTheHostOfASecret(t *testing.T) {
 		})
 	}
 	// The file may change while informd runs.
-	secret := file(t, "http://hooks.example.com/x?key=1")
+	secret := file(t, "https://hooks.example.com/x?key=1")
 	h := configured(t, values{"url": "${secrets.url}&q=${payload.text}", "secrets": values{"url": secret}})
-	write(t, secret, "http://hooks.example.com")
+	write(t, secret, "https://hooks.example.com")
 	_, err := h.Handle(t.Context(), withPayload(`{"text":"x"}`))
 	if err == nil || errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "so that no object chooses the host") {
 		t.Errorf("after a change: got %v, want a retry", err)
@@ -70,6 +70,31 @@ func TestWholeValuesOfAMissingObject(t *testing.T) {
 	}
 }
 
+// The page says which encodings of a secret are found. A service that echoes it in another one is not
+// noticed: these are such.
+func TestEncodingsThatAreNotFound(t *testing.T) {
+	for name, body := range map[string]string{
+		"hexadecimal":    "no 68756e746572322f22612b62223d",
+		"JSON's escapes": `no \u0068\u0075\u006e\u0074\u0065\u0072\u0032`,
+		"spaced out":     "no h u n t e r 2",
+		"backwards":      "no 2retnuh",
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(body))
+			})
+			h := configured(t, values{
+				"url": server.URL + "/${secrets.key}", "secrets": values{"key": file(t, `hunter2/"a+b"=`)},
+			})
+			_, err := h.Handle(t.Context(), change)
+			if err == nil || !strings.HasSuffix(err.Error(), body) {
+				t.Errorf("got %v: builtins.md says that this is not found", err)
+			}
+		})
+	}
+}
+
 // What a service says about a request that it refuses is how an author finds the mistake.
 func TestRejectsQuoteTheResponse(t *testing.T) {
 	const key = `hunter2/"a+b"=`
@@ -96,6 +121,8 @@ func TestRejectsQuoteTheResponse(t *testing.T) {
 		"a secret in base64":   {"text/plain", base64.StdEncoding.EncodeToString([]byte(`hunter2/"a+b"=`)), "which is not shown, because it quotes a secret"},
 		"as in Basic":          {"text/plain", "sent Basic " + base64.StdEncoding.EncodeToString([]byte(`user:hunter2/"a+b"=`)), "which is not shown, because it quotes a secret"},
 		"within a URL":         {"text/plain", base64.RawURLEncoding.EncodeToString([]byte(`ab` + `hunter2/"a+b"=` + `cd`)), "which is not shown, because it quotes a secret"},
+		"in capitals":          {"text/plain", "NO HUNTER2%2F", "which is not shown, because it quotes a secret"},
+		"in HTML":              {"text/plain", "no hunter2/&quot;a+b&quot;=", "which is not shown, because it quotes a secret"},
 		"a secret after a lot": {"text/plain", strings.Repeat("x", 10000) + "hunter2", "which is not shown, because it quotes a secret"},
 	} {
 		t.Run(name, func(t *testing.T) {

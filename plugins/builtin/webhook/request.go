@@ -74,6 +74,9 @@ func (c *config) request(ctx context.Context, ev *handler.Event) (*http.Request,
 		return nil, handler.Reject(about(ev, err))
 	}
 	address, err := c.address(ev, env)
+	if err == nil {
+		err = c.checkExposed(address) // a file may hold another URL by now
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -181,3 +181,15 @@ func TestHintToTheFormat(t *testing.T) {
 		}
 	}
 }
+
+// A URL that is in a file may become one that shows it to everybody. Nothing is sent then, and the
+// event waits.
+func TestSecretURLLosesItsTLS(t *testing.T) {
+	path := file(t, "https://localhost:1/hush")
+	h := configured(t, values{"url": "${secrets.url}", "secrets": values{"url": path}})
+	write(t, path, "http://192.0.2.1/hush")
+	_, err := h.Handle(t.Context(), withPayload(`{}`))
+	if err == nil || errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "sends secrets unencrypted") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -58,11 +58,24 @@ var errNoSocket = errors.New("the address in its handshake is not a socket")
 var errNoHandshake = errors.New(
 	"it closed its standard output without a handshake: is it a handler?")
 
+// notHandshakeError says that the first line on standard output is something else, and quotes it.
+type notHandshakeError struct{ seen string }
+
 func notHandshake(seen []byte) error {
-	return fmt.Errorf("its first line on standard output is not a handshake but %q: "+
-		"is it a handler, and does it print nothing before it serves?",
-		printable.Line(string(seen), 200))
+	return &notHandshakeError{printable.Line(string(seen), 200)}
 }
+
+func (e *notHandshakeError) Error() string {
+	return fmt.Sprintf("%s but %q%s", noHandshakeIn, e.seen, isItHandler)
+}
+
+// Unquoted returns the error without the line.
+func (e *notHandshakeError) Unquoted() error { return errors.New(noHandshakeIn + isItHandler) }
+
+const (
+	noHandshakeIn = "its first line on standard output is not a handshake"
+	isItHandler   = ": is it a handler, and does it print nothing before it serves?"
+)
 
 // parseHandshake checks everything that the connection depends on. Its errors are for operators.
 func parseHandshake(line, socketDir string) (handshake, error) {

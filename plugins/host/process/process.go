@@ -287,6 +287,9 @@ type ExitError struct {
 	suspects string
 }
 
+// Unquoted returns the error without the last words.
+func (e *ExitError) Unquoted() error { return &ExitError{Ending: e.Ending, suspects: e.suspects} }
+
 func (e *ExitError) Error() string {
 	if e.last == "" {
 		return e.Ending.Error() + e.suspects

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -65,7 +64,7 @@ func (s *Session) askHealth(working context.Context) (problem string, err error)
 	resp, err := s.api.Health(ctx, &handlerpb.HealthRequest{})
 	switch code := status.Code(err); {
 	case code == codes.OK:
-		return printable.Line(resp.GetProblem(), handlerpb.MaxReasonBytes), nil
+		return s.said(resp.GetProblem()), nil
 	case code == codes.Unimplemented:
 		return "", nil
 	case ctx.Err() != nil:
@@ -82,7 +81,7 @@ func (s *Session) askHealth(working context.Context) (problem string, err error)
 		case <-time.After(exitNews):
 		}
 	}
-	return printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes), nil
+	return s.said(status.Convert(err).Message()), nil
 }
 
 // exitNews is how long the news of a peer's end may take after its connection broke.

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
@@ -25,7 +24,7 @@ type Peer interface {
 	// Kill ends the peer at once. The first reason counts.
 	Kill(why error)
 	// Explain returns a better reason for err, which came from the connection, if the peer knows
-	// one.
+	// one. A reason that quotes the peer has a method Unquoted, which returns it without that.
 	Explain(err error) error
 	// Exited is closed once the peer is gone.
 	Exited() <-chan struct{}
@@ -50,6 +49,10 @@ type Terms struct {
 	Concurrency int             // events that may be with the handler; 0: see Description.Window
 	Timeout     time.Duration   // for one event, from its sending on
 	Version     string          // of informd
+	Reads       bool            // the handler may read the cache
+	// Confidential reports whether the handler may see text of Secrets, in events or in the cache. It
+	// is called from any goroutine.
+	Confidential func() bool
 
 	DescribeTimeout  time.Duration
 	ConfigureTimeout time.Duration
@@ -137,6 +140,9 @@ func (s *Session) configure(ctx context.Context) error {
 	if len(resp.GetProblems()) == 0 {
 		return nil
 	}
+	if s.isConfidential() {
+		return &RefusedError{[]Problem{{Message: withheld}}}
+	}
 	return refusal(resp.GetProblems())
 }
 
@@ -150,8 +156,7 @@ func (s *Session) explain(call string, limit time.Duration, err error) error {
 	case codes.Unimplemented:
 		return fmt.Errorf("it does not implement %s", call)
 	}
-	return fmt.Errorf("%s failed: %s",
-		call, printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
+	return fmt.Errorf("%s failed: %s", call, s.said(status.Convert(err).Message()))
 }
 
 // Open opens the stream of deliveries. A handler can fail to accept it without an error, so that
