@@ -248,6 +248,7 @@ type contents struct {
 	dropped [][]byte // prefixes whose keys go before the others are set
 	finals  map[string]final
 	length  int64         // of the whole frames
+	ofFile  int64         // the length of the file
 	in      *bufio.Reader // value uses it again and again
 }
 
@@ -284,11 +285,12 @@ func readLog(
 	if err != nil {
 		return nil, 0, errors.Join(err, file.Close())
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, info.Size()), 256<<10)
+	c.ofFile = info.Size()
+	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, c.ofFile), 256<<10)
 	var payload []byte
 	for {
 		pause.take()
-		if payload, err = readFrame(in, payload, info.Size()-c.length); err != nil {
+		if payload, err = readFrame(in, payload, c.ofFile-c.length); err != nil {
 			return nil, 0, errors.Join(err, file.Close())
 		}
 		if payload == nil {
