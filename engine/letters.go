@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,6 +172,16 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	}
 	r.memory.pause(paused, r.lane)
 	return nil
+}
+
+// Written returns nil once a crash can no longer undo what RetryLetter, DropLetter, SetPaused and
+// Resync have changed: it is on the disk, or there is no state that it could be kept in. It does not
+// wait for a disk in trouble: then the error wraps state.ErrNotDurable.
+func (e *Engine) Written(ctx context.Context) error {
+	if e.store == nil {
+		return nil
+	}
+	return e.store.Written(ctx)
 }
 
 // RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME,

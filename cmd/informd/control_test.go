@@ -209,6 +209,8 @@ func (p *pretence) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
+func (p *pretence) Written(context.Context) error { return nil }
+
 func (p *pretence) RetryRule(rule, object string) (int, error) {
 	switch {
 	case rule == "quiet":

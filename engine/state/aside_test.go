@@ -1,8 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,22 +44,6 @@ func TestStatesThatAreSetAside(t *testing.T) {
 		message string
 		do      func(t *testing.T, dir string)
 	}{
-		"another version": {otherVersion, "another version", func(t *testing.T, dir string) {
-			meddle(t, dir, func(db *pebble.DB) error {
-				return db.Set(formatKey, binary.AppendUvarint([]byte(formatMark), formatVersion+1), pebble.Sync)
-			})
-		}},
-		"a newer Pebble": {otherVersion, "another version", func(t *testing.T, dir string) {
-			store := filepath.Join(dir, storeName)
-			markers, err := filepath.Glob(filepath.Join(store, "marker.format-version.*"))
-			if err != nil || len(markers) != 1 {
-				t.Fatal(markers, err)
-			}
-			newer := filepath.Join(store, fmt.Sprintf("marker.format-version.999999.%03d", pebbleFormat+1))
-			if err := os.Rename(markers[0], newer); err != nil {
-				t.Fatal(err)
-			}
-		}},
 		"a damaged version": {damaged, "damaged", func(t *testing.T, dir string) {
 			meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte(formatMark), pebble.Sync) })
 		}},

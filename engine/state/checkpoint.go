@@ -297,27 +297,29 @@ func (d *database) recover(disk vfs.FS) error {
 	return nil
 }
 
-// chain reads the logs from at.next on, as far as each goes on where the one before it ends. The
-// caller closes their files, also after an error.
+// chain reads the logs from at.next on, as far as each goes on where the one before it ends. It
+// reports what is in the logs beyond that, which is lost. The caller closes their files, also after
+// an error.
 func (d *database) chain(
 	disk vfs.FS, numbers []uint64, at progress,
 ) (left []*contents, err error) {
-	expected, length := at.next, int64(0)
+	expected, length, ended := at.next, int64(0), false
 	for _, n := range numbers {
 		if n < at.next {
 			continue // the store has it
-		}
-		if n != expected {
-			break
 		}
 		c, previous, err := readLog(disk, d.dir, n, nil)
 		if err != nil {
 			return left, err
 		}
-		if c.length == 0 || n != at.next && previous != length {
+		ended = ended || n != expected || n != at.next && previous != length
+		if ended || c.length == 0 {
 			_ = c.file.Close() // it was only read
-			break
+			d.reportLost(n, 0, c.ofFile)
+			ended = true
+			continue
 		}
+		d.reportLost(n, c.length, c.ofFile)
 		left = append(left, c)
 		expected, length = n+1, c.length
 	}
@@ -325,6 +327,17 @@ func (d *database) chain(
 		return left, damage("the end of a log is missing")
 	}
 	return left, nil
+}
+
+// reportLost logs that the bytes of a log from an offset on are lost, if there are any. A power
+// failure tears the end of a log; anything else that does is damage.
+func (d *database) reportLost(number uint64, from, size int64) {
+	if from < size {
+		d.fail.logger.Error("the end of a log of the state cannot be read: informd goes on from the cut "+
+			"before it; events are repeated, and dead letters, pauses and timers since then are lost. "+
+			"Unless the machine lost power, look at the disk",
+			"log", logName(number), "dir", d.dir, "readable", from, "lost", size-from)
+	}
 }
 
 // mayMove returns an error if the store has no room for the contents of a log that an earlier

@@ -39,7 +39,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(informerRecord{"a", "b", "c"}.append(nil))
 	f.Add(Cluster{"a", "b"}.append(nil))
 	f.Add(appendObjectRecord(nil, o, []string{"r"}, false, none))
-	f.Add(appendFormat(nil))
+	f.Add(formatOf(formatVersion))
 	f.Add(appendDeliveryKey(nil, letters, key("a"), 7))
 	f.Add(bytes.Repeat([]byte{1, 0xff}, 40))
 	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
@@ -91,7 +91,7 @@ func FuzzDecoding(f *testing.F) {
 				t.Error(again, m, ok)
 			}
 		}
-		_ = checkFormat(b)
+		_, _ = readFormat(b)
 		r := reader{left: b}
 		r.version()
 		r.strings()

@@ -46,6 +46,9 @@ const (
 	formatVersion = 2
 	// logless is the version of stores without logs. They can be read.
 	logless = 1
+	// newestFormat is the newest version that can be read. Every new meaning of a store's bytes
+	// needs a new version: an earlier informd then refuses the store, and takes it for no damage.
+	newestFormat = formatVersion
 )
 
 type (

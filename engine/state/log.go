@@ -45,7 +45,8 @@ const (
 
 const (
 	logPrefix   = "cuts-" // begins the names of logs; the number follows
-	logMark     = "informd cuts 1"
+	logMark     = logOf + "1"
+	logOf       = "informd cuts " // begins the first frame of a log; the version of its format follows
 	frameHeader = 8
 	// maxFrame bounds the payload of a frame.
 	maxFrame = math.MaxInt32
@@ -247,6 +248,7 @@ type contents struct {
 	dropped [][]byte // prefixes whose keys go before the others are set
 	finals  map[string]final
 	length  int64         // of the whole frames
+	ofFile  int64         // the length of the file
 	in      *bufio.Reader // value uses it again and again
 }
 
@@ -283,11 +285,12 @@ func readLog(
 	if err != nil {
 		return nil, 0, errors.Join(err, file.Close())
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, info.Size()), 256<<10)
+	c.ofFile = info.Size()
+	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, c.ofFile), 256<<10)
 	var payload []byte
 	for {
 		pause.take()
-		if payload, err = readFrame(in, payload, info.Size()-c.length); err != nil {
+		if payload, err = readFrame(in, payload, c.ofFile-c.length); err != nil {
 			return nil, 0, errors.Join(err, file.Close())
 		}
 		if payload == nil {
@@ -296,6 +299,10 @@ func readLog(
 		if c.length == 0 {
 			r := reader{left: payload}
 			mark := r.take(len(logMark))
+			if version, ok := newerLog(mark); ok {
+				err := &VersionError{Of: "log", Found: version, Reads: 1}
+				return nil, 0, errors.Join(err, file.Close())
+			}
 			if string(mark) != logMark || r.uvarint() != number {
 				return c, 0, nil
 			}
@@ -305,6 +312,16 @@ func readLog(
 		}
 		c.length += frameHeader + int64(len(payload))
 	}
+}
+
+// newerLog reports whether a mark begins a log of a newer format, and of which version.
+func newerLog(mark []byte) (version uint64, ok bool) {
+	text, ok := bytes.CutPrefix(mark, []byte(logOf))
+	if !ok {
+		return 0, false
+	}
+	version, err := strconv.ParseUint(string(text), 10, 64)
+	return version, err == nil && version > 1
 }
 
 // readFrame returns the payload of the next frame, or nil if it is not whole. It uses the memory of

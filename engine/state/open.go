@@ -16,7 +16,8 @@ import (
 // aside a store that it cannot use. It starts only what Pebble needs. [Store.Run] must be called to
 // write and to close, even if its context has already ended.
 // The errors are *[LockedError], and mistakes that the user has to correct, such as a path that
-// names a file. A failing disk is not an error: Open reads what it can. See the package comment.
+// names a file, or a state of a newer version: *[VersionError]. A failing disk is not an error: Open
+// reads what it can. See the package comment.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
@@ -33,6 +34,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	err := s.openSoon()
 	if unusable := new(unusableError); errors.As(err, &unusable) {
+		s.unlock()
 		return nil, unusable.error
 	}
 	if err != nil {
@@ -45,6 +47,16 @@ func Open(dir string, o Options) (*Store, error) {
 
 // unusableError is an error that does not go away by waiting.
 type unusableError struct{ error }
+
+// unlock releases the directory.
+func (s *Store) unlock() {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.lock != nil {
+		_ = s.lock.Close() // the lock ends with the process at the latest
+		s.lock = nil
+	}
+}
 
 func (s *Store) cannotOpen(err error) {
 	s.health.is("it cannot be opened: "+err.Error(), s.opts.Clock.Now())
@@ -166,8 +178,22 @@ func (s *Store) openToWrite() (*database, error) {
 		if err == nil || fresh || isDisk(err) {
 			return d, err
 		}
+		if err := s.refuses(err); err != nil {
+			return nil, err
+		}
 		s.doomed, cause = reason(err), err
 	}
+}
+
+// refuses returns the error with which a start ends because of what opening the store failed with,
+// or nil if the store is to be set aside.
+func (s *Store) refuses(err error) error {
+	newer := new(VersionError)
+	if s.opts.SetAside || !errors.As(err, &newer) {
+		return nil
+	}
+	newer.Dir, newer.Writer = s.dir, writerOf(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName))
+	return unusable(newer)
 }
 
 // isUnused reports whether no process has had a store in dir before.
@@ -237,7 +263,7 @@ func reason(err error) string {
 	if errors.Is(err, errForeign) {
 		return foreign
 	}
-	if version := new(versionError); errors.As(err, &version) {
+	if version := new(VersionError); errors.As(err, &version) {
 		return otherVersion
 	}
 	return damaged
@@ -260,15 +286,23 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	}
 	risk(disk, store, openingName)
 	defer survived(disk, store, openingName)
+	was, err := pebbleVersion(disk, store)
+	if err != nil {
+		return nil, err
+	}
 	d, err := openPebble(disk, store, false, o)
 	if err != nil {
 		return nil, err
 	}
-	d.written = written
+	d.written, d.wroteBefore = written, writerOf(disk, store)
 	if err := d.begin(d.fs); err != nil {
 		d.abandon()
 		return nil, err
 	}
+	if now := uint64(pebbleFormat); was > 0 && was < now {
+		d.upgraded("the state's database", was, now)
+	}
+	signStore(disk, store, o.Version)
 	return d, nil
 }
 

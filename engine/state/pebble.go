@@ -38,6 +38,8 @@ type database struct {
 	view     *pebble.Batch          // of a database that is only read: with the content of its logs
 	viewing  sync.Mutex             // held while a view is made from view
 
+	wroteBefore string // the version of informd that wrote it before it was opened; "" if unknown
+
 	written  bool  // something was written before it was opened
 	readOnly error // why it is open for reading only; nil if it can be written
 	trace    trace // if it is open for reading only

@@ -59,6 +59,9 @@ func (s *Store) openToRead(cause error) (*database, error) {
 		case errors.Is(err, errNothing), errors.Is(err, pebble.ErrDBDoesNotExist):
 			return nil, cause
 		}
+		if err := s.refuses(err); err != nil {
+			return nil, err
+		}
 		why = reason(err)
 		s.opts.Logger.Error("the state is unusable: the daemon starts without it, "+
 			"and sets it aside once the disk is writable",
@@ -98,6 +101,9 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 // trace shows whether a store on disk has changed.
 type trace [sha256.Size]byte
 
+// besideData are the files of a store that hold nothing of the state.
+var besideData = []string{openingName, compactingName, damagedName, writerName, "LOCK"}
+
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
 // Those may not have been synced when they were read: the kernel forgets a page that it could not
 // write. All other files were synced before anything refers to them.
@@ -109,7 +115,7 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 	slices.Sort(names)
 	sum := sha256.New()
 	for _, name := range names {
-		if name == openingName || name == compactingName || name == damagedName || name == "LOCK" {
+		if slices.Contains(besideData, name) {
 			continue
 		}
 		info, err := disk.Stat(disk.PathJoin(store, name))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -202,11 +201,9 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 	}
 	for why, do := range map[string]func(t *testing.T, disk vfs.FS){
 		otherCluster: func(*testing.T, vfs.FS) {},
-		otherVersion: func(t *testing.T, disk vfs.FS) {
-			version(t, disk, binary.AppendUvarint([]byte(formatMark), formatVersion+1))
-		},
-		damaged: func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(formatMark)) },
-		foreign: func(t *testing.T, disk vfs.FS) { version(t, disk, []byte("of another program")) },
+		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, formatOf(formatVersion+1)) },
+		damaged:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(formatMark)) },
+		foreign:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte("of another program")) },
 		unstartable: func(_ *testing.T, disk vfs.FS) {
 			for range maxEnds {
 				risk(disk, "/state/store", openingName)
@@ -221,6 +218,7 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 			var log journal
 			o := onMemory(disk)
 			o.Logger = log.logger()
+			o.SetAside = why == otherVersion
 			s := open(t, "/state", o)
 			cluster := here
 			if why == otherCluster {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func recognise(disk vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == openingName, name == "LOCK", extension == "log",
+		case name == openingName, name == writerName, name == "LOCK", extension == "log",
 			strings.HasPrefix(name, logPrefix),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
@@ -50,18 +49,24 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
-// checkPebble returns a *versionError if a newer Pebble has written the store. Pebble's own error
-// cannot be told from damage.
-func checkPebble(disk vfs.FS, store string) error {
+// pebbleVersion returns the version of Pebble's format in a store, or 0 if that says none.
+func pebbleVersion(disk vfs.FS, store string) (uint64, error) {
 	text, err := atomicfs.ReadMarker(disk, store, "format-version")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	found, err := strconv.ParseUint(text, 10, 64)
+	found, _ := strconv.ParseUint(text, 10, 64) // Pebble says what is wrong with it
+	return found, nil
+}
+
+// checkPebble returns a *VersionError if a newer Pebble has written the store. Pebble's own error
+// cannot be told from damage.
+func checkPebble(disk vfs.FS, store string) error {
+	found, err := pebbleVersion(disk, store)
 	if err == nil && found > uint64(pebbleFormat) {
-		return &versionError{"Pebble's", found, uint64(pebbleFormat)}
+		return &VersionError{Of: "database", Found: found, Reads: uint64(pebbleFormat)}
 	}
-	return nil // Pebble says what is wrong with it
+	return err
 }
 
 // fewBytes is more than an empty store has: a table with the mark of our format, or the log in
@@ -115,20 +120,21 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
-		return d.setFormat()
+		return d.setFormat(formatVersion)
 	}
-	if err := checkFormat(text); err != nil {
+	version, err := readFormat(text)
+	if err != nil || d.readOnly != nil || version == formatVersion {
 		return err
 	}
-	if d.readOnly == nil && !bytes.Equal(text, appendFormat(nil)) {
-		return d.setFormat()
+	if version < formatVersion {
+		d.upgraded("the state", version, formatVersion)
 	}
-	return nil
+	return d.setFormat(formatVersion)
 }
 
-// setFormat makes the store one of our format.
-func (d *database) setFormat() error {
-	if err := d.pebble.Set(formatKey, appendFormat(nil), pebble.NoSync); err != nil {
+// setFormat makes the store one of a version of our format.
+func (d *database) setFormat(version uint64) error {
+	if err := d.pebble.Set(formatKey, formatOf(version), pebble.NoSync); err != nil {
 		return err
 	}
 	return d.pebble.Flush()

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -424,33 +423,24 @@ func readCluster(b []byte) (c Cluster, err error) {
 	return c, r.end()
 }
 
-func appendFormat(b []byte) []byte {
-	return binary.AppendUvarint(append(b, formatMark...), formatVersion)
-}
+// formatOf returns the record of a version of the store's format.
+func formatOf(version uint64) []byte { return binary.AppendUvarint([]byte(formatMark), version) }
 
 var errForeign = errors.New("informd did not write it")
 
-// versionError reports a state in a format of another version.
-type versionError struct {
-	of           string // whose format: "its" or "Pebble's"
-	found, reads uint64
-}
-
-func (e *versionError) Error() string {
-	return fmt.Sprintf("%s format is version %d, this informd reads version %d",
-		e.of, e.found, e.reads)
-}
-
-func checkFormat(b []byte) error {
-	version, ok := bytes.CutPrefix(b, []byte(formatMark))
+// readFormat reads the version of the store's format. The error is a *VersionError if this informd
+// cannot read it.
+func readFormat(b []byte) (version uint64, err error) {
+	text, ok := bytes.CutPrefix(b, []byte(formatMark))
 	if !ok {
-		return errForeign
+		return 0, errForeign
 	}
-	r := reader{left: version}
-	if v := r.uvarint(); r.end() != nil {
-		return errRecord
-	} else if v != formatVersion && v != logless {
-		return &versionError{"its", v, formatVersion}
+	r := reader{left: text}
+	if version = r.uvarint(); r.end() != nil {
+		return 0, errRecord
 	}
-	return nil
+	if version < logless || version > newestFormat {
+		return 0, &VersionError{Found: version, Reads: newestFormat}
+	}
+	return version, nil
 }

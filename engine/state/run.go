@@ -313,6 +313,7 @@ func (s *Store) measure() {
 
 // close closes the store and releases the directory.
 func (s *Store) close() {
+	defer s.unlock()
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	d := s.db.Load()
@@ -331,9 +332,5 @@ func (s *Store) close() {
 			s.opts.Logger.Error("the state could not be closed cleanly",
 				"dir", s.dir, "error", err.Error())
 		}
-	}
-	if s.lock != nil {
-		_ = s.lock.Close() // the lock ends with the process at the latest
-		s.lock = nil
 	}
 }

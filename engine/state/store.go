@@ -50,6 +50,10 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Memory holds the files in place of the disk. nil means the disk.
 	Memory *Memory
+	// Version is the version of this informd. The store keeps it, for whoever cannot read the store.
+	Version string
+	// SetAside sets aside a state that a newer version has written. Otherwise Open refuses it.
+	SetAside bool
 
 	limits limits
 	disk   vfs.FS                              // nil means the operating system's

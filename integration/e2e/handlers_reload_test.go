@@ -214,3 +214,76 @@ func TestReloadOfFailingHandlers(t *testing.T) {
 	}
 	s.Stop()
 }
+
+// Handlers that refuse their new config, or that cannot be started any more, keep the reload of all
+// manifests from changing anything: those that work go on, with the rules as they were.
+func TestReloadKeepsHandlersThatWork(t *testing.T) {
+	t.Parallel()
+	const hooked, more = "builtin: webhook, config: {url: 'http://127.0.0.1:9'", "config: {a: 2}, "
+	extra := func(hook string) string {
+		return harness.Handler("hook", hook) +
+			harness.Rule("hook", "source: widgets, handler: hook, where: object.metadata.name == 'none'")
+	}
+	s := harness.SetStage(t, extra(hooked+"}"))
+	s.AwaitRunning("steady", "hook")
+	s.AwaitDelivered()
+	steady, hook := s.Playing("steady"), s.StatusOf("hook").PID
+	before := s.Holdings()
+	s.Play(100)
+	path := filepath.Join(s.Dir, "player")
+	begun := harness.Rule("begun", "source: widgets, handler: steady")
+	for _, test := range []struct {
+		name, mark, steady, manifests string
+		says                          []string
+	}{
+		{"a builtin", "", harness.SteadySpec, extra(hooked + ", urll: x}"),
+			[]string{`handler "hook" refuses its config: unknown field "urll"`, "rules.yaml:", "1 mistake in the manifests: nothing was changed"}},
+		{"a new one", "", harness.SteadySpec, extra(hooked+"}") + harness.Handler("third", "builtin: exec, config: {commandd: [a]}") +
+			harness.Rule("third", "source: widgets, handler: third"), []string{`unknown field "commandd"`, "nothing was changed"}},
+		{"a process", "v2 refuses", more + harness.SteadySpec, extra(hooked + "}"),
+			[]string{`handler "steady" refuses its config: this version knows no such config`, "nothing was changed"}},
+		{"one that cannot start", "v3 crashes", more + harness.SteadySpec, extra(hooked + "}"),
+			[]string{"handler steady cannot be started", "this version cannot start", "nothing was changed"}},
+	} {
+		if test.mark != "" {
+			harness.Install(t, path, test.mark)
+		}
+		s.Write(t, test.steady, test.manifests+begun)
+		code, stdout, stderr := harness.RunCommand(t, s.Informd, "reload", "--state-dir", s.State)
+		if code != 1 {
+			t.Errorf("%s: exit code %d\n%s%s", test.name, code, stdout, stderr)
+		}
+		for _, text := range test.says {
+			if !strings.Contains(stderr, text) {
+				t.Errorf("%s: it does not say %q: %s", test.name, text, stderr)
+			}
+		}
+		if now := s.Playing("steady"); !slices.Equal(now, steady) {
+			t.Errorf("%s: steady are the processes %v, before %v", test.name, now, steady)
+		}
+		for _, name := range []string{"steady", "hook"} {
+			if h := s.StatusOf(name); h.State != "running" || name == "hook" && h.PID != hook {
+				t.Errorf("%s: %+v, hook was process %d", test.name, h, hook)
+			}
+		}
+		if got := s.Metric("informd_config_last_reload_successful"); got != "0" {
+			t.Errorf("%s: the metric says %s", test.name, got)
+		}
+		if _, body := s.Get("/metrics"); strings.Contains(body, `rule="begun"`) {
+			t.Errorf("%s: another rule has begun", test.name)
+		}
+	}
+	harness.Install(t, path, "v5")
+	s.Write(t, more+harness.SteadySpec, extra(hooked+", timeout: 2s}"))
+	if code, stdout, stderr := harness.RunCommand(t, s.Informd, "reload", "--state-dir", s.State); code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	s.Poll("the new version to be told of something", func() bool {
+		entries := s.Ledger()
+		return entries[len(entries)-1].Player == "v5"
+	})
+	s.Rest()
+	s.WantSteady()
+	s.WantHoldings(before, "reloads that failed")
+	s.Stop()
+}

@@ -19,5 +19,6 @@ func Adopt() error { return nil }
 
 // ReapOrphans does nothing: Adopt adopts no process.
 func ReapOrphans(context.Context) {}
+
 // Of returns an error: there is no portable way to know.
 func Of(*net.UnixConn) (pid, uid int, err error) { return 0, 0, errors.ErrUnsupported }

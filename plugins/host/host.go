@@ -49,6 +49,19 @@ func newHost(spec Spec, opts Options, launch launcher) *Host {
 	}
 }
 
+// Launch launches a process that Run begins with: it has described itself, has accepted its config
+// and is healthy. After an error nothing is left of it. The error wraps what [Refuses] recognises if
+// the handler will not run as it is configured. Call Launch at most once, and before Run. A Host
+// that is then not run must be abandoned.
+func (h *Host) Launch(ctx context.Context) error { return h.processes.launchFirst(ctx) }
+
+// Abandon ends the process that Launch has launched, if Run has not begun with it.
+func (h *Host) Abandon() { h.processes.abandonFirst() }
+
+// Refuses reports whether an error of [Host.Launch] or [Try] says that the handler will not run as
+// it is configured, as opposed to one that fails.
+func Refuses(err error) bool { return isRefusal(err) }
+
 // Run keeps the handler running until ctx ends. Then it drains and ends the process. It returns
 // when nothing of it is left, and always nil: whatever goes wrong with a handler is a state of it.
 // Run is called once.

@@ -59,6 +59,36 @@ func (s *supervisor) replace(ctx context.Context, spec Spec) error {
 	return nil
 }
 
+// launchFirst launches the session that run begins with.
+func (s *supervisor) launchFirst(ctx context.Context) error {
+	s.mu.Lock()
+	spec := s.spec
+	s.mu.Unlock()
+	first, err := s.launchSuccessor(ctx, spec)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first, s.offered = first, spec
+	return nil
+}
+
+// takeFirst returns the session that launchFirst has launched, or nil. Only the first call does.
+func (s *supervisor) takeFirst() *session.Successor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.first
+	s.first = nil
+	return first
+}
+
+func (s *supervisor) abandonFirst() {
+	if first := s.takeFirst(); first != nil {
+		first.Abandon(s.stoppedError())
+	}
+}
+
 // launchSuccessor launches a session that can take over. The end of ctx, or of run, aborts it.
 func (s *supervisor) launchSuccessor(ctx context.Context, spec Spec) (*session.Successor, error) {
 	launching, cancel := context.WithCancelCause(ctx)

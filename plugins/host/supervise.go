@@ -33,9 +33,10 @@ type supervisor struct {
 	ended      chan struct{}           // closed when run is about to return
 	endings    sync.WaitGroup          // of sessions that were replaced and have not ended yet
 
-	mu       sync.Mutex // guards the fields below; no other lock is taken under it
-	spec     Spec       // of the current session, and of the next one that is launched
-	offered  Spec       // of the session that replace offers; it becomes spec when that takes over
+	mu       sync.Mutex         // guards the fields below; no other lock is taken under it
+	first    *session.Successor // launched before run, which begins with it; nil otherwise
+	spec     Spec               // of the current session, and of the next one that is launched
+	offered  Spec               // of the session that replace offers; it becomes spec when that takes over
 	status   Status
 	failures backoff
 	ready    chan struct{} // closed while a session takes events
@@ -63,7 +64,7 @@ func newSupervisor(
 func (s *supervisor) run(ctx context.Context) {
 	refusals := backoff{min: s.opts.RefusedMin, max: s.opts.RefusedMax}
 	complaints := complaints{log: s.log}
-	var next *session.Successor
+	next := s.takeFirst()
 	for launches := 0; ctx.Err() == nil; launches++ {
 		s.set(func(st *Status) { st.Restarts = launches })
 		var err error

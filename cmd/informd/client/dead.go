@@ -241,6 +241,10 @@ could not ` + name + `, handles the rest, and then ends with exit code 1.
 				return err
 			}
 			var failures []error
+			if outcome.Unwritten != "" {
+				failures = append(failures, errors.New("a restart may undo that: "+
+					cli.Printable(outcome.Unwritten)))
+			}
 			for _, f := range outcome.Failures {
 				failures = append(failures, errors.New(cli.Printable(f.Error)))
 			}

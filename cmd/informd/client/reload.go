@@ -76,8 +76,9 @@ func newReloadAllCommand() *cobra.Command {
 rule that means what a restart with the new manifests would mean, but nothing else is touched:
 informers that stay do not list again, and rules and handlers that have not changed go on.
 
-If anything is wrong with the manifests, nothing changes, and the exit code is 1. SIGHUP does the
-same, and informd run --watch does it by itself.
+If anything is wrong with the manifests, nothing changes, and the exit code is 1. So it is if a
+handler that is new or has changed refuses its config, or if one does not start that is to replace
+a handler that works. SIGHUP does the same, and informd run --watch does it by itself.
 ` + whichDaemon,
 		Args: cli.NoArguments,
 	}

@@ -42,8 +42,20 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 		if err != nil {
 			return err
 		}
+		done := "resumed"
+		if paused {
+			done = "paused"
+		}
+		if err := a.backend.Written(r.Context()); err != nil {
+			return unwritten("rule "+request.Rule+" is "+done, err)
+		}
 		return writeJSON(w, struct{}{})
 	}
+}
+
+// unwritten returns that something is done, and that a crash would undo it.
+func unwritten(done string, why error) *Error {
+	return problem(http.StatusServiceUnavailable, "%s, but a restart may undo that: %v", done, why)
 }
 
 // explain says why a rule did not fire, or why it did.
@@ -93,6 +105,9 @@ func (a answers) resync(w *answer, r *http.Request) error {
 	}
 	if err != nil {
 		return err
+	}
+	if err := a.backend.Written(r.Context()); err != nil {
+		return unwritten("rule "+request.Rule+" sees its objects again", err)
 	}
 	return writeJSON(w, Resynced{n})
 }

@@ -50,6 +50,9 @@ type Backend interface {
 	DropLetter(id string) error
 	// SetPaused pauses or resumes the deliveries of a rule.
 	SetPaused(rule string, paused bool) error
+	// Written returns when a crash can no longer undo what the calls before it have changed: the
+	// disk has it. The error says why that is not so.
+	Written(ctx context.Context) error
 	// RetryRule tries now what waits for a retry of a rule, or of one object if object is not
 	// empty. It returns the number of objects, or if none waits, a *NotWaitingError.
 	RetryRule(rule, object string) (int, error)
@@ -445,6 +448,8 @@ type LetterChoice struct {
 type Outcome struct {
 	Done     int             `json:"done"`
 	Failures []LetterFailure `json:"failures,omitempty"`
+	// Unwritten says why a crash would undo it; "" if it would not.
+	Unwritten string `json:"unwritten,omitempty"`
 }
 
 // LetterFailure is a letter that could not be retried or dropped.

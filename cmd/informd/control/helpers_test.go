@@ -86,6 +86,8 @@ type backend struct {
 	asked   []Query
 	paused  map[string]bool
 	stuck   map[string]bool // letters that can be neither retried nor dropped
+	pending int             // changes that are not written
+	written func() error    // nil means that the disk is well
 	status  func() Status
 	reload  func(ctx context.Context, name string) (Reloaded, error)
 }
@@ -145,6 +147,7 @@ func (b *backend) DropLetter(id string) error {
 		return fmt.Errorf("letter %q is stuck", id)
 	}
 	n := len(b.letters)
+	b.pending++
 	b.letters = slices.DeleteFunc(b.letters, func(l Letter) bool { return l.ID == id })
 	if len(b.letters) == n {
 		return fmt.Errorf("letter %q: %w", id, ErrNotFound)
@@ -159,6 +162,17 @@ func (b *backend) SetPaused(rule string, paused bool) error {
 		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
 	b.paused[rule] = paused
+	b.pending++
+	return nil
+}
+
+func (b *backend) Written(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written != nil {
+		return b.written()
+	}
+	b.pending = 0
 	return nil
 }
 
@@ -247,6 +261,9 @@ func (b *backend) Resync(_ context.Context, rule string) (int, error) {
 	if rule != "settings" {
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending++
 	return 3, nil
 }
 

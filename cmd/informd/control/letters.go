@@ -100,6 +100,11 @@ func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request
 				outcome.Failures = append(outcome.Failures, failure)
 			}
 		}
+		if outcome.Done > 0 {
+			if err := a.backend.Written(r.Context()); err != nil {
+				outcome.Unwritten = err.Error()
+			}
+		}
 		return writeJSON(w, outcome)
 	}
 }

@@ -297,6 +297,9 @@ func (b *backend) SetPaused(rule string, paused bool) error {
 	return notFound(b.engine.SetPaused(rule, paused))
 }
 
+// Written implements control.Backend.
+func (b *backend) Written(ctx context.Context) error { return b.engine.Written(ctx) }
+
 // RetryRule implements control.Backend.
 func (b *backend) RetryRule(rule, object string) (int, error) {
 	n, err := b.engine.RetryRule(rule, object)

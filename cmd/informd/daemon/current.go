@@ -86,10 +86,14 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	if err != nil {
 		return control.ReloadedAll{}, err
 	}
+	if err := c.handlers.launch(ctx, next, compiled.Handlers); err != nil {
+		return control.ReloadedAll{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, reloadWait)
 	defer cancel()
 	rules, ended, err := c.engine.Reload(ctx, compiled, next.byName())
 	if err != nil {
+		c.handlers.abandon(next)
 		refused := &control.Error{Code: http.StatusConflict, Message: "nothing was changed: " + err.Error()}
 		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, context.DeadlineExceeded) {
 			refused.Code = mayPass
@@ -209,11 +213,41 @@ const mayPass = http.StatusServiceUnavailable
 // watch reloads whenever the manifests have changed, since they were loaded, and stayed the same for
 // a second. If the reason for which it fails may pass, watch tries again.
 func (c *current) watch(ctx context.Context) {
+	var tries tries
 	manifests.Watch(ctx, c.paths, c.loaded, func() (again bool) {
+		if !tries.areDue(manifests.Fingerprint(c.paths), time.Now()) {
+			return true
+		}
 		_, err := c.reload(ctx) // which logs
 		said, ok := err.(*control.Error)
 		return ok && said.Code == mayPass
 	})
+}
+
+// tries says when watch tries manifests again that it could not take up: after a second, and then
+// later and later, up to maxPause.
+type tries struct {
+	of    string // the fingerprint of the manifests
+	next  time.Time
+	pause time.Duration
+}
+
+// These bound the pause between two tries.
+const (
+	minPause = time.Second
+	maxPause = time.Minute
+)
+
+// areDue reports whether manifests with a fingerprint are to be tried now, and notes that they are.
+func (t *tries) areDue(of string, now time.Time) bool {
+	if of != t.of {
+		*t = tries{of: of, pause: minPause}
+	}
+	if now.Before(t.next) {
+		return false
+	}
+	t.next, t.pause = now.Add(t.pause), min(2*t.pause, maxPause)
+	return true
 }
 
 // names returns the names of the sources, sorted.

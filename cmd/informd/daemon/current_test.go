@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,4 +40,27 @@ func TestWatchNoticesChangesDuringTheStart(t *testing.T) {
 	}
 	cancel()
 	watching.Wait()
+}
+
+// The same manifests are tried again after a second, and then later and later; others at once.
+func TestTries(t *testing.T) {
+	var tries tries
+	at := time.Unix(0, 0)
+	var pauses []time.Duration
+	last := at
+	for ; at.Sub(time.Unix(0, 0)) < 5*time.Minute; at = at.Add(time.Second) {
+		if tries.areDue("a", at) {
+			pauses, last = append(pauses, at.Sub(last)), at
+		}
+	}
+	want := []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60, 60}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if !slices.Equal(pauses, want) {
+		t.Errorf("the pauses are %v, want %v", pauses, want)
+	}
+	if !tries.areDue("b", last.Add(time.Second)) || tries.areDue("b", last.Add(time.Second)) {
+		t.Error("changed manifests are tried once, at once")
+	}
 }

@@ -236,6 +236,11 @@ func (h *handlers) run(ctx context.Context) error {
 	<-ctx.Done()
 	h.mu.Lock()
 	h.ctx = nil // nothing starts from now on
+	for _, one := range h.all {
+		if process := one.process(); process != nil && one.end == nil {
+			process.Abandon()
+		}
+	}
 	h.mu.Unlock()
 	h.group.Wait()
 	return nil

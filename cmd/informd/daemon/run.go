@@ -41,6 +41,7 @@ type runFlags struct {
 	logFormat, logLevel string
 	dryRun              bool
 	stateDir, control   string
+	setStateAside       bool
 
 	// not flags:
 	version string // of informd
@@ -64,6 +65,10 @@ or not permitted.
 The state directory records the objects informd has seen and the events it still has to deliver, so
 a restart loses nothing. Only one informd can use it at a time. By default it is informd/CLUSTER in
 $XDG_STATE_HOME or ~/.local/state.
+
+informd refuses to start on a state that a newer version has written and that it cannot read. Start
+that version, or add --set-state-aside: informd then renames the state to broken-TIME-version, and
+begins without it.
 
 informd reload and SIGHUP make informd read its manifests again and take up what has changed,
 without a restart. With --watch it does so by itself, once the files have stayed the same for a
@@ -118,6 +123,8 @@ mistakes.`,
 		"context `NAME` in the kubeconfig; default: the current one")
 	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; "+
 		"default: by cluster")
+	f.BoolVar(&flags.setStateAside, "set-state-aside", false,
+		"begin without a state that a newer informd has written, and set it aside")
 	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
 	f.StringVar(&flags.listen, "listen", "",
 		"`ADDRESS` for health and metrics, such as 127.0.0.1:9180")

@@ -29,9 +29,16 @@ func openState(
 	if err != nil {
 		whole = dir
 	}
-	store, err = state.Open(whole, state.Options{Logger: log})
+	store, err = state.Open(whole, state.Options{
+		Logger: log, Version: flags.version, SetAside: flags.setStateAside,
+	})
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
 		return "", nil, fmt.Errorf("%w with --state-dir", locked)
+	}
+	if newer, ok := errors.AsType[*state.VersionError](err); ok {
+		return "", nil, fmt.Errorf("%w. To begin without it, add --set-state-aside: rules then "+
+			"receive all objects as synced, and pauses, dead letters and waiting events are gone, "+
+			"until you move the state back", newer)
 	}
 	return dir, store, err
 }
