@@ -127,7 +127,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 		store = l.open(log)
 	}
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
-		Logger: log, State: store, Clock: lifeClock{l},
+		Logger: log, State: store, Clock: lifeClock{l}, GoneAfter: 100 * time.Millisecond,
 	})
 	if err != nil {
 		l.t.Fatal(err)

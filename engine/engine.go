@@ -65,6 +65,8 @@ type Options struct {
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the
 	// dispatcher's default, 30 seconds.
 	DrainTimeout time.Duration
+	// GoneAfter is that of source.Options.
+	GoneAfter time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping
@@ -105,7 +107,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	options := source.Options{Logger: o.Logger, Clock: o.Clock}
+	options := source.Options{Logger: o.Logger, Clock: o.Clock, GoneAfter: o.GoneAfter}
 	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, options)
 	if err != nil {
 		return nil, err

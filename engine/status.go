@@ -33,7 +33,7 @@ type SourceStatus struct {
 	State  source.State
 	Reason string
 	// Ready reports whether each informer has caught up with the server, or waits for a resource
-	// that is not served.
+	// that is not served and has no objects of it.
 	Ready bool
 	// ResourceVersion is that of the cache. If a source has several informers, it is the oldest of
 	// theirs. It is empty if one of them has listed nothing.
@@ -203,7 +203,9 @@ func (s *runningSource) status() SourceStatus {
 		if remoteness[stats.State] > remoteness[status.State] {
 			status.State, status.Reason = stats.State, stats.Reason
 		}
-		works := stats.State == source.NotServed || stats.State == source.Synced
+		// An informer that keeps objects of a resource that is not served knows nothing new of them.
+		works := stats.State == source.Synced ||
+			stats.State == source.NotServed && stats.Objects == 0
 		status.Ready = status.Ready && works
 		status.Objects += stats.Objects
 		status.Pending += stats.Pending

@@ -50,7 +50,7 @@ var wrongFields = []struct{ file, right, wrong, want string }{
 	{"actions/default-network-policy.yaml", "          podSelector: {}", "          |podSelctor: {}", "there is no field spec.podSelctor in networking.k8s.io/v1/networkpolicies; did you mean podSelector?"},
 	{"actions/default-network-policy.yaml", "io/v1/networkpolicies", "io/v1/networkpolicy", "there is no resource networking.k8s.io/v1/networkpolicy; did you mean networking.k8s.io/v1/networkpolicies?"},
 	{"actions/jobs-finished.yaml", "- delete: {}", "- |remove: {}", `unknown field "spec.actions[0].remove"; the fields are forEach, if, apply, create, patch, delete, event`},
-	{"actions/jobs-nightly.yaml", "time(object.status.completionTime ?? object.metadata.creationTimestamp)", "|object.metadata.creationTimestamp", "metadata.creationTimestamp of batch/v1/jobs is a string, and - takes numbers, times, durations or quantities: write time(object.metadata.creationTimestamp)"},
+	{"actions/jobs-nightly.yaml", "now() - time(end)", "now() - |object.metadata.creationTimestamp", "metadata.creationTimestamp of batch/v1/jobs is a string, and - takes numbers, times, durations or quantities: write time(object.metadata.creationTimestamp)"},
 	{"actions/nodes-lost.yaml", "unschedulable: true", `unschedulable: "|true"`, "spec.unschedulable of v1/nodes is true or false, not a string: leave the quotes out"},
 	{"actions/nodes-lost.yaml", "{unschedulable: true", "{|unscheduleable: true", "there is no field spec.unscheduleable in v1/nodes; did you mean unschedulable?"},
 	{"actions/pods-quarantined.yaml", "  labelSelector:", "  |labelselector:", `unknown field "spec.labelselector"; did you mean "labelSelector"?`},

@@ -18,7 +18,7 @@ type Consumer interface {
 	// Take takes one step. A consumer that records steps must record a whole step at once.
 	Take(Step)
 	// CaughtUp is called once, between two steps. By then the consumer has taken everything that
-	// the server had when the informer began, or the cluster does not serve the resource. known
+	// the server had when the informer began, or the resource is gone in all versions. known
 	// yields the objects that exist, as the cache holds them now. It is valid until CaughtUp
 	// returns.
 	CaughtUp(known iter.Seq[*object.Object])

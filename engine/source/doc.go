@@ -47,7 +47,8 @@
 //     state follows from the one before.
 //   - The cache is at least as fresh as the steps that the consumer has taken.
 //   - The consumer gets one deletion for each object that it knows and that is gone. That holds
-//     even if a watch missed the deletion, or if the cluster no longer serves the resource.
+//     even if a watch missed the deletion, or if the cluster serves no version of the resource any
+//     more. One answer is no proof of that: see absence.go.
 //   - The position never runs ahead of the changes that the consumer has taken, and never moves
 //     back.
 //   - If a resource is not served, forbidden or failing, only its own informer waits. The informer

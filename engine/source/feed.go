@@ -254,7 +254,14 @@ func (f *feed) reached(m mark) {
 	}
 }
 
-// clear reports all objects as deleted, because the cluster does not serve the resource.
+// isEmpty reports whether no object is known.
+func (f *feed) isEmpty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.known) == 0
+}
+
+// clear reports all objects as deleted, because the cluster serves no version of the resource.
 func (f *feed) clear(ctx context.Context) {
 	f.mu.Lock()
 	f.resumable = false

@@ -51,6 +51,9 @@ func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *lo
 		t.Fatal(err)
 	}
 	lines := &log{}
+	if o.GoneAfter == 0 {
+		o.GoneAfter = 50 * time.Millisecond
+	}
 	o.Logger = slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	s, err := New(config, client, disco, o)
 	if err != nil {

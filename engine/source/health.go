@@ -11,8 +11,9 @@ import (
 // State is the condition of an informer.
 type State uint8
 
-// These are the states. An informer that was Synced and becomes Forbidden or Failing keeps its
-// objects, and HasSynced stays true.
+// These are the states. An informer that was Synced and becomes Forbidden, Failing or NotServed
+// keeps its objects, and HasSynced stays true. If its resource turns out to be gone in all
+// versions, it has none any more, and HasSynced is false.
 const (
 	Pending   State = iota // the informer does not run yet
 	Listing                // the consumer has not taken the first list
@@ -107,13 +108,45 @@ func (h *health) listed(objects int64) {
 	h.log.Info("source has synced", "objects", objects, "took", took)
 }
 
-// notServed notes that the cluster does not serve the resource, and why.
-func (h *health) notServed(reason string) {
+// notServed notes that the cluster does not serve the resource, and why. objects is how many the
+// informer keeps. With any, it stays synced.
+func (h *health) notServed(reason string, objects int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.synced, h.told = false, false
-	if h.set(NotServed, reason) {
-		h.log.Warn("the cluster does not serve the resource: waiting for it", "reason", reason)
+	h.synced, h.told = h.synced && objects > 0, false
+	if !h.set(NotServed, reason) {
+		return
+	}
+	attrs := []any{"reason", reason}
+	if objects > 0 {
+		attrs = append(attrs, "keeps", objects)
+	}
+	h.log.Warn("the cluster does not serve the resource: waiting for it", attrs...)
+}
+
+// keeps notes why the objects of a resource that is not served do not count as deleted.
+func (h *health) keeps(reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != NotServed || h.reason == reason {
+		return
+	}
+	h.set(NotServed, reason)
+	if h.sayer.may(h.name + " keeps its objects") {
+		h.log.Warn("the resource may not be gone: waiting for it, and keeping its objects",
+			"reason", reason)
+	}
+}
+
+// gone notes that no version of the resource is served, so that the objects count as deleted.
+func (h *health) gone(objects int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.synced = false
+	h.set(NotServed, h.reason)
+	if objects > 0 {
+		h.log.Warn("the cluster serves no version of the resource any more: its objects count as deleted",
+			"objects", objects)
 	}
 }
 

@@ -132,8 +132,8 @@ func (i *Informer) State() (State, string) {
 }
 
 // HasSynced reports whether the consumer has taken what the server had when the informer began: the
-// first list, or the changes since the saved state. It becomes false while the cluster does not
-// serve the resource.
+// first list, or the changes since the saved state. It becomes false when the cluster serves no
+// version of the resource any more.
 func (i *Informer) HasSynced() bool {
 	_, _, _, synced, _ := i.health.read()
 	return synced
@@ -185,8 +185,8 @@ func (i *Informer) run(ctx context.Context) {
 	running.Go(func() { i.feed.run(ctx) })
 	running.Go(func() { i.sayProgress(ctx) })
 
-	// Objects of the first list existed before. If the cluster did not serve the resource
-	// meanwhile, there were no objects, and later ones count as added.
+	// Objects of the first list existed before. Later ones, also of a resource that was not served
+	// before, count as added.
 	i.health.listing()
 	for arrival := delta.Synced; ; arrival = delta.Added {
 		err := i.newGeneration(arrival).run(ctx)
@@ -204,12 +204,7 @@ func (i *Informer) run(ctx context.Context) {
 			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation
 			continue
 		}
-		// Empty the cache before reporting the deletions, so that it is at least as fresh as they
-		// are.
-		i.emptyGeneration()
-		i.health.notServed(string(notServed))
-		i.feed.clear(ctx)
-		isConfirmed := i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll) == isServed
+		isConfirmed := i.unserved(ctx, string(notServed))
 		if ctx.Err() != nil {
 			return
 		}

@@ -24,6 +24,9 @@ type Options struct {
 	// Starts is how many lists may run at once, over all informers, so that a hundred sources do
 	// not overload the API server. Watches that resume do not count. The default is 8.
 	Starts int
+	// GoneAfter is how long a resource must be gone in all versions before its objects count as
+	// deleted. The default is a minute. Tests set it.
+	GoneAfter time.Duration
 }
 
 // Informers holds the informers of one cluster, one per [Selection].
@@ -37,6 +40,8 @@ type Informers struct {
 	served *served
 	reach  *reach
 	sayer  *sayer
+	// goneAfter is Options.GoneAfter.
+	goneAfter time.Duration
 
 	wake chan struct{} // capacity 1; signals that there are informers to start
 
@@ -89,6 +94,9 @@ func New(
 	if o.Starts <= 0 {
 		o.Starts = 8
 	}
+	if o.GoneAfter <= 0 {
+		o.GoneAfter = defaultGoneAfter
+	}
 	if !features.FeatureGates().Enabled(features.AtomicFIFO) {
 		return nil, errNotAtomic
 	}
@@ -97,10 +105,12 @@ func New(
 		return nil, fmt.Errorf("source: %w", err)
 	}
 	over := transports{lists: client, watches: watches}
-	if _, err := newClient(config, over, Selection{}, nil); err != nil {
+	asks, err := newClient(config, over, Selection{}, nil)
+	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
 	says := newSayer(o.Logger, o.Clock)
+	resources := discovery.ToServerResourcesInterfaceWithContext(disco)
 	return &Informers{
 		config: config,
 		over:   over,
@@ -108,10 +118,12 @@ func New(
 		clock:  o.Clock,
 		tuning: defaultTuning,
 		slots:  make(slots, o.Starts),
-		served: newServed(discovery.ToServerResourcesInterfaceWithContext(disco), o.Clock),
+		served: newServed(resources, asks.groupVersions, o.Clock),
 		reach:  &reach{sayer: says},
 		sayer:  says,
 		wake:   make(chan struct{}, 1),
+
+		goneAfter: o.GoneAfter,
 	}, nil
 }
 

@@ -18,13 +18,14 @@ import (
 // served finds out whether the cluster serves a resource. It asks discovery, with one request at a
 // time and at most one a second per group version, however many informers ask.
 type served struct {
-	disco   discovery.ServerResourcesInterfaceWithContext
-	clock   clock.PassiveClock
-	fresh   time.Duration // how long an answer is valid
-	silence time.Duration // between attempts on the resource itself if discovery is forbidden
+	disco         discovery.ServerResourcesInterfaceWithContext
+	groupVersions func(ctx context.Context, group string) ([]string, error) // see apiClient
+	clock         clock.PassiveClock
+	fresh         time.Duration // how long an answer is valid
+	silence       time.Duration // between attempts on the resource itself if discovery is forbidden
 
 	mu       sync.Mutex                            // guards the fields below; taken alone
-	versions map[schema.GroupVersion]*groupVersion // all ever requested: at most one per informer
+	versions map[schema.GroupVersion]*groupVersion // all ever requested: those of the groups of the informers
 	waiting  int                                   // informers whose resource is not served
 }
 
@@ -39,10 +40,12 @@ type groupVersion struct {
 const discoveryTimeout = 10 * time.Second
 
 func newServed(
-	disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock,
+	disco discovery.ServerResourcesInterfaceWithContext,
+	groupVersions func(ctx context.Context, group string) ([]string, error),
+	clock clock.PassiveClock,
 ) *served {
 	return &served{
-		disco: disco, clock: clock, fresh: time.Second, silence: 15 * time.Second,
+		disco: disco, groupVersions: groupVersions, clock: clock, fresh: time.Second, silence: 15 * time.Second,
 		versions: map[schema.GroupVersion]*groupVersion{},
 	}
 }
@@ -52,7 +55,7 @@ type availability uint8
 
 const (
 	isServed   availability = iota // discovery says that it can be listed and watched
-	isAbsent                       // the cluster does not serve it
+	isAbsent                       // the cluster does not serve it in this version
 	isUnusable                     // the cluster serves it, but not as the selection needs it
 	isUnknown                      // discovery fails
 	isSilent                       // discovery is forbidden
@@ -64,7 +67,8 @@ func (s *served) ask(ctx context.Context, sel Selection) (availability, string) 
 	switch {
 	case apierrors.IsNotFound(err):
 		return isAbsent, fmt.Sprintf("the cluster does not serve %s", sel.Resource.GroupVersion())
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err),
+		err == nil && isUntold(sel.Resource.GroupVersion(), list):
 		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, "+
 			"and discovery is forbidden", resourceName(sel.Resource))
 	case err != nil:
@@ -123,8 +127,10 @@ func (s *served) resources(
 }
 
 // wait returns when the selection's resource is worth another attempt: discovery has it, or
-// discovery is forbidden.
-func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) availability {
+// discovery is forbidden. While it is absent, wait calls look each time that it has asked.
+func (s *served) wait(
+	ctx context.Context, sel Selection, poll time.Duration, look func(),
+) availability {
 	s.mu.Lock()
 	s.waiting++
 	s.mu.Unlock()
@@ -145,6 +151,8 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) av
 		switch a, _ := s.ask(ctx, sel); {
 		case a == isServed, a == isUnusable, a == isSilent && s.clock.Since(began) >= s.silence:
 			return a
+		case a == isAbsent:
+			look()
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestDiscoveryAnswers(t *testing.T) {
 		},
 		{err: errors.New("down"), want: isUnknown, why: "discovery: down"},
 	} {
-		s := newServed(&directory{answer: func(context.Context, string) (*metav1.APIResourceList, error) { return list, c.err }}, clock.RealClock{})
+		s := newServed(&directory{answer: func(context.Context, string) (*metav1.APIResourceList, error) { return list, c.err }}, nil, clock.RealClock{})
 		sel := Selection{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: c.resource}, Namespace: c.namespace}
 		if got, why := s.ask(t.Context(), sel); got != c.want || why != c.why {
 			t.Errorf("%v: %v because of %q, want %v, %q", sel, got, why, c.want, c.why)
@@ -74,11 +74,11 @@ func TestDiscoveryIsShared(t *testing.T) {
 			}
 			return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "widgets", Verbs: metav1.Verbs{"list", "watch"}}}}, nil
 		}}
-		s := newServed(d, clock.RealClock{})
+		s := newServed(d, nil, clock.RealClock{})
 		back := make(chan struct{})
 		for range 20 {
 			go func() {
-				s.wait(t.Context(), Selection{Resource: widgets}, 2*time.Second)
+				s.wait(t.Context(), Selection{Resource: widgets}, 2*time.Second, func() {})
 				back <- struct{}{}
 			}()
 		}

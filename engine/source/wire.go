@@ -291,8 +291,8 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 			w.reach().back()
 			return err
 		}
-		most, gone := w.explain(ctx, err)
-		if gone {
+		most, unserved := w.explain(ctx, err)
+		if unserved {
 			return err
 		}
 		delay := min(pause, most)
@@ -307,10 +307,10 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 }
 
 // explain shows an error in the informer's state, and returns the longest pause before the next
-// attempt. If the cluster does not serve the resource, explain ends the generation, and gone is
-// true. It believes a "not found" only if discovery agrees. One of several API servers may be
-// behind, and the end of a resource deletes all of its objects.
-func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone bool) {
+// attempt. If the cluster does not serve the resource, explain ends the generation, and unserved is
+// true. It believes a "not found" only if discovery agrees. That says nothing about the objects:
+// see absence.
+func (w *wire) explain(ctx context.Context, err error) (most time.Duration, unserved bool) {
 	reason := reasonOf(err)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):

@@ -12,7 +12,9 @@ if got.returncode != 0:
     print(got.stderr, file=sys.stderr)
     answer = {"result": "retry", "retryAfter": "1s", "reason": "its node cannot be read"}
 else:
-    zone = json.loads(got.stdout)["metadata"].get("labels", {}).get("topology.kubernetes.io/zone", "none")
-    # Without a resource, an action is about the object of the event.
-    answer = {"actions": [{"verb": "patch", "patch": {"metadata": {"labels": {"example.com/zone": zone}}}}]}
+    zone = json.loads(got.stdout)["metadata"].get("labels", {}).get("topology.kubernetes.io/zone")
+    # Without a resource, an action is about the object of the event. A node without a zone may get
+    # one: the rule's resync asks again.
+    label = {"verb": "patch", "patch": {"metadata": {"labels": {"example.com/zone": zone}}}}
+    answer = {"actions": [label] if zone else []}
 print(json.dumps(answer))

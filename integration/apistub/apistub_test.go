@@ -282,7 +282,7 @@ func TestForbidFailAndWithdraw(t *testing.T) {
 	}
 
 	disco := discovery.NewDiscoveryClientForConfigOrDie(s.Config())
-	if got := discovered(t, disco); !cmp.Equal(got, []string{"example.com/v1 widgets", "v1 nodes", "v1 pods"}) {
+	if got := discovered(t, disco); !cmp.Equal(got, []string{"example.com/v1 widgets", "v1 bindings", "v1 nodes", "v1 pods"}) {
 		t.Errorf("discovered %v", got)
 	}
 	last := metav1.ListOptions{ResourceVersion: s.ResourceVersion()}
@@ -295,7 +295,7 @@ func TestForbidFailAndWithdraw(t *testing.T) {
 	if err := list(widgets); !apierrors.IsNotFound(err) {
 		t.Errorf("withdrawn: %v", err)
 	}
-	if got := discovered(t, disco); !cmp.Equal(got, []string{"v1 nodes", "v1 pods"}) {
+	if got := discovered(t, disco); !cmp.Equal(got, []string{"v1 bindings", "v1 nodes", "v1 pods"}) {
 		t.Errorf("discovered %v", got)
 	}
 	if _, err := disco.ServerResourcesForGroupVersion("example.com/v1"); !apierrors.IsNotFound(err) {

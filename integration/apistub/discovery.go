@@ -81,7 +81,8 @@ func groups(served []resource) metav1.APIGroupList {
 	return list
 }
 
-// resources returns the list of a group and version, or nil if there is none. v1 always has one.
+// resources returns the list of a group and version, or nil if there is none. v1 always has one
+// that is not empty, as it is on every API server: clients take an empty one for a refusal.
 func resources(served []resource, gv schema.GroupVersion) any {
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
@@ -95,7 +96,12 @@ func resources(served []resource, gv schema.GroupVersion) any {
 			})
 		}
 	}
-	if len(list.APIResources) == 0 && gv != (schema.GroupVersion{Version: "v1"}) {
+	if gv == (schema.GroupVersion{Version: "v1"}) {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: "bindings", Kind: "Binding", Namespaced: true, Verbs: metav1.Verbs{"create"},
+		})
+	}
+	if len(list.APIResources) == 0 {
 		return nil
 	}
 	return list

@@ -346,7 +346,7 @@ func runPreset(t *testing.T, file, host string, s *receiver, secrets map[string]
 	if host != "" {
 		changed = strings.ReplaceAll(changed, host, server.URL)
 	}
-	changed = strings.ReplaceAll(changed, "resync: 1m", "resync: 1s")
+	changed = strings.NewReplacer("resync: 1m", "resync: 1s", "for: 5m", "for: 1s").Replace(changed)
 	url := server.URL + strings.ReplaceAll(s.path, "TOKEN", s.token)
 	for name, secret := range secrets {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(secret, "URL", url)+"\n"), 0o600); err != nil {
@@ -399,12 +399,14 @@ func TestPresetSlack(t *testing.T) {
 	t.Parallel()
 	p := runPreset(t, "slack.yaml", "", slackReceiver(), map[string]string{"slack-url": "URL"})
 	web := p.Create(harness.Pod("web", "nginx"))
-	waiting := func(reason string) string {
-		return `status: {containerStatuses: [{name: main, image: nginx, imageID: "", ready: false, restartCount: 3, state: {waiting: {reason: ` + reason + `}}}]}`
+	ago := func(d time.Duration) string { return `"` + time.Now().Add(-d).UTC().Format(time.RFC3339) + `"` }
+	turn := func(state string) string {
+		return `status: {containerStatuses: [{name: main, image: nginx, imageID: "", ready: false, restartCount: 3, ` +
+			`lastState: {terminated: {exitCode: 1, startedAt: ` + ago(time.Hour) + `, finishedAt: ` + ago(time.Hour-time.Second) + `}}, state: {` + state + `}}]}`
 	}
-	p.Patch(web, waiting("CrashLoopBackOff"), "status")
-	p.sees(`crash loop: `+"`NS/web`", "rotating_light")
-	p.Patch(web, waiting("ContainerCreating"), "status")
+	p.Patch(web, turn("waiting: {reason: CrashLoopBackOff}"), "status")
+	p.sees(`rotating_light: crash loop: ` + "`NS/web`")
+	p.Patch(web, turn("running: {startedAt: "+ago(10*time.Minute-2*time.Second)+"}"), "status")
 	p.sees("no longer in a crash loop: `NS/web`")
 	p.end(t)
 }
@@ -432,7 +434,7 @@ spec:
 	p.Patch(web, `status: {replicas: 3, unavailableReplicas: 2, readyReplicas: 1, availableReplicas: 1}`, "status")
 	p.sees("Replicas are unavailable", "NS/web: 1 of 3 are available")
 	p.Patch(web, `status: {replicas: 3, unavailableReplicas: 0, readyReplicas: 3, availableReplicas: 3}`, "status")
-	p.sees("Available again", "NS/web")
+	p.sees("No replicas are missing any more", "NS/web")
 	p.end(t)
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -201,7 +202,8 @@ func newCertificate(t *testing.T, end time.Time) string {
 // it waits.
 func nodesCordoned(t *testing.T, c *cluster.Cluster) {
 	k := harness.NewKube(t, c)
-	file := hastened(t, filepath.Join(automations, "nodes-lost.yaml"), "for: 10m", "for: 2s")
+	file := hastened(t, filepath.Join(automations, "nodes-lost.yaml"), "for: 10m", "for: 2s",
+		`? "ready" : "lost"`, `? "ready" : object.metadata.name startsWith "`+k.Ns+`-" ? "lost" : nil`) // other tests' nodes do not count
 	state := harness.NewStateDir(t, c.Kubeconfig(), harness.ShortDir(t))
 	cordoned := func(name string) bool {
 		node, err := k.Typed.CoreV1().Nodes().Get(t.Context(), k.Text(name), metav1.GetOptions{})
@@ -218,6 +220,9 @@ func nodesCordoned(t *testing.T, c *cluster.Cluster) {
 		return k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-` + name + `}, status: {conditions: [{type: Ready, status: "` + ready + `"}]}}`)
 	}
 	node("good", "True")
+	for i := range 6 { // so many that three lost ones are not too many
+		node(fmt.Sprint("fine-", i), "True")
+	}
 	d := state.Settled(file)
 	node("bad", "Unknown")
 	k.Eventually("the node to be cordoned", func() bool { return cordoned("NS-bad") })
@@ -241,14 +246,13 @@ func nodesCordoned(t *testing.T, c *cluster.Cluster) {
 	d.Stop()
 }
 
-// A namespace without an owner is deleted in the end, also if informd is killed while it waits. One
-// with an owner is not.
+// A sandbox without an owner is deleted in the end, also if informd is killed while it waits. One with
+// an owner is not, and neither is another namespace.
 func namespacesUnowned(t *testing.T, c *cluster.Cluster) {
 	k := harness.NewKube(t, c)
-	// Other tests' namespaces have no owners.
-	file := hastened(t, filepath.Join(automations, "namespaces-unowned.yaml"), "for: 24h", "for: 2s",
-		`matches "^(kube-|default$)"`, `matches "^(kube-|default$)" or not (object.metadata.name startsWith "`+k.Ns+`-")`)
+	file := hastened(t, filepath.Join(automations, "namespaces-unowned.yaml"), "for: 24h", "for: 2s")
 	state := harness.NewStateDir(t, c.Kubeconfig(), harness.ShortDir(t))
+	const sandbox = `example.com/sandbox: "yes"`
 	isGoing := func(name string) bool {
 		ns, err := k.Typed.CoreV1().Namespaces().Get(t.Context(), k.Text(name), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -260,19 +264,20 @@ func namespacesUnowned(t *testing.T, c *cluster.Cluster) {
 		return k.Create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-` + name + `, labels: {` + labels + `}}}`)
 	}
 	d := state.Settled(file)
-	namespace("owned", "owner: me")
-	namespace("sandbox", "team: web")
+	namespace("system", "team: platform")
+	namespace("owned", sandbox+", owner: me")
+	namespace("sandbox", sandbox+", team: web")
 	k.Eventually("the namespace to be deleted", func() bool { return isGoing("NS-sandbox") })
-	namespace("waits", "")
+	namespace("waits", sandbox)
 	d.AwaitWritten()
 	d.Kill()
 	d = state.Run(file)
 	k.Eventually("the namespace that waited to be deleted", func() bool { return isGoing("NS-waits") })
-	namespace("last", "")
+	namespace("last", sandbox)
 	k.Eventually("the last namespace to be deleted", func() bool { return isGoing("NS-last") })
 	d.AwaitDelivered()
-	if isGoing("NS-owned") {
-		t.Error("a namespace with an owner is deleted")
+	if isGoing("NS-owned") || isGoing("NS-system") {
+		t.Error("a namespace with an owner, or one that is no sandbox, is deleted")
 	}
 	if n := d.Metric("informd_dead_letters"); n != "0" {
 		t.Errorf("%s dead letters", n)

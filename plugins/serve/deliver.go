@@ -3,8 +3,8 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +43,7 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 		wake:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		running: map[object]*call{},
+		apart:   map[string]bool{},
 	}
 	err := d.receive()
 	close(d.ended)
@@ -77,7 +78,12 @@ type stream struct {
 
 	mu      sync.Mutex       // guards the rest
 	running map[object]*call // events that are not answered; at most maxRunning
-	waiting []*call          // events of running for which Handle has not been called
+	// waiting are events of running for which Handle has not been called, or that go there alone
+	// after a batch.
+	waiting []*call
+	// apart are ids of events that were in a batch which took too long. Each goes to Handle alone
+	// when it comes again. There are at most maxRunning; beyond that, none is added.
+	apart map[string]bool
 	// done and answers are answers that are not sent: at most one for each event that was running,
 	// and one for each that was turned away, which the transport's flow control bounds.
 	done     []uint64
@@ -99,6 +105,7 @@ type call struct {
 	own   callContext
 	ctx   *callContext // own, or that of the call's batch; guarded by stream.mu
 	taken bool         // shared.take succeeded
+	alone bool         // goes to Handle, and into no batch; guarded by stream.mu
 }
 
 func (c *call) object() object {
@@ -142,6 +149,8 @@ func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 			d.reply(c,
 				retry("the handler still has an earlier event of this object, past its time limit"))
 		default:
+			c.alone = d.apart[c.Event.ID]
+			delete(d.apart, c.Event.ID)
 			d.running[c.object()] = c
 			d.waiting = append(d.waiting, c)
 		}
@@ -186,7 +195,7 @@ func (d *stream) work() {
 		switch {
 		case d.maySend() && (len(d.waiting) == 0 || time.Since(d.since) > patience):
 			d.send()
-		case len(d.waiting) > 1 && d.batcher != nil:
+		case d.batch() > 1:
 			d.handleBatch()
 		case len(d.waiting) > 0:
 			d.handleNext()
@@ -255,9 +264,22 @@ func handle(
 	return said.Actions, answer(said, err)
 }
 
-// handleBatch handles the events that wait, as one batch. d.mu is held, but not during the call.
+// batch returns how many of the first events that wait may go as one batch. d.mu is held.
+func (d *stream) batch() int {
+	if d.batcher == nil {
+		return 0
+	}
+	n := 0
+	for n < min(len(d.waiting), handlerpb.MaxBatchEvents) && !d.waiting[n].alone {
+		n++
+	}
+	return n
+}
+
+// handleBatch handles the first events that wait, as one batch. d.mu is held, but not during the
+// call.
 func (d *stream) handleBatch() {
-	batch := slices.Clone(d.waiting[:min(len(d.waiting), handlerpb.MaxBatchEvents)])
+	batch := slices.Clone(d.waiting[:d.batch()])
 	d.waiting = slices.Delete(d.waiting, 0, len(batch))
 	ctx := &callContext{parent: d.wire.Context()}
 	events := make([]handler.Event, len(batch))
@@ -271,48 +293,60 @@ func (d *stream) handleBatch() {
 	d.unlock()
 
 	var results []handler.Result
-	reason := goexit
 	returned := false
-	finish := func() {
-		d.mu.Lock()
-		for i, c := range batch {
-			delete(d.running, c.object())
-			if reason != "" {
-				d.reply(c, retry(reason))
-			} else {
-				d.reply(c, answer(results[i].Answer, results[i].Err))
-			}
-		}
-	}
 	defer func() {
-		if !returned { // HandleBatch ended this goroutine; another worker sends the answers
-			finish()
+		if !returned { // HandleBatch ended this goroutine; another worker goes on
+			d.mu.Lock()
+			d.isolate(batch)
 			d.unlock()
 		}
 	}()
-	results, reason = handleAll(ctx, d.batcher, events)
+	results = handleAll(ctx, d.batcher, events)
 	returned = true
-	finish()
+	d.mu.Lock()
+	if results == nil {
+		d.isolate(batch)
+		return
+	}
+	isLate := !ctx.deadline.IsZero() && time.Now().After(ctx.deadline)
+	for i, c := range batch {
+		delete(d.running, c.object())
+		if isLate && len(d.apart) < maxRunning {
+			d.apart[c.Event.ID] = true
+		}
+		d.reply(c, answer(results[i].Answer, results[i].Err))
+	}
 }
 
-// handleAll calls the handler for a batch. It returns one result for each event, or the reason why
-// there are none.
+// isolate makes each event of a batch go to Handle alone, because HandleBatch has no results for
+// them. One of them may be to blame, and must not take the others along. d.mu is held.
+func (d *stream) isolate(batch []*call) {
+	for _, c := range batch {
+		c.alone, c.ctx = true, &c.own
+	}
+	d.waiting = append(batch, d.waiting...)
+}
+
+// handleAll calls the handler for a batch. It returns one result for each event, or nil if the call
+// panics or returns another number of results.
 func handleAll(
 	ctx *callContext, b handler.Batcher, events []handler.Event,
-) (results []handler.Result, reason string) {
+) (results []handler.Result) {
 	defer ctx.end()
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic(ctx, "HandleBatch", v, "events", ids(events))
-			reason = panicReason(v)
+			results = nil
 		}
 	}()
 	results = b.HandleBatch(ctx, events)
 	if len(results) != len(events) {
-		return nil, fmt.Sprintf("the handler returned %d results for %d events",
-			len(results), len(events))
+		slog.ErrorContext(ctx, "HandleBatch returned a wrong number of results: "+
+			"each event goes to Handle alone",
+			"results", len(results), "events", ids(events))
+		return nil
 	}
-	return results, ""
+	return results
 }
 
 // ids returns the ids of events, for a log line. A batch has up to 32, and a line up to 8 KiB.

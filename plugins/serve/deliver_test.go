@@ -370,17 +370,6 @@ func TestBatches(t *testing.T) {
 	}
 	check("an event alone goes to Handle", come("a"), map[uint64]*handlerpb.Answer{1: retry("alone")})
 
-	h.handle = func(context.Context, []handler.Event) []handler.Result { panic(errors.New("secret")) }
-	reason := "panic: a value of type *errors.errorString; the handler's log has it"
-	check("a panic", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(reason), 2: retry(reason)})
-
-	h.handle = func(context.Context, []handler.Event) []handler.Result { runtime.Goexit(); return nil }
-	check("the end of its goroutine", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(goexit), 2: retry(goexit)})
-
-	h.handle = func(_ context.Context, events []handler.Event) []handler.Result { return results(events[1:]) }
-	reason = "the handler returned 1 results for 2 events"
-	check("too few results", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(reason), 2: retry(reason)})
-
 	var many []string
 	for n := range handlerpb.MaxBatchEvents + 1 {
 		many = append(many, fmt.Sprint(n))
@@ -393,6 +382,75 @@ func TestBatches(t *testing.T) {
 	}
 	if got := come(many...); len(got) != len(many) {
 		t.Errorf("%d answers", len(got))
+	}
+}
+
+// Whatever HandleBatch does to a batch, one of its events may be to blame. Each goes to Handle alone,
+// within the same attempt: the innocent ones are done, and only the culprit fails.
+func TestBatchThatFailsIsTakenApart(t *testing.T) {
+	for why, ends := range map[string]func(events []handler.Event) []handler.Result{
+		"a panic":                  func([]handler.Event) []handler.Result { panic(errors.New("secret")) },
+		"the end of its goroutine": func([]handler.Event) []handler.Result { runtime.Goexit(); return nil },
+		"too few results":          func(events []handler.Event) []handler.Result { return make([]handler.Result, len(events)-1) },
+		"no results":               func([]handler.Event) []handler.Result { return nil },
+	} {
+		t.Run(why, func(t *testing.T) {
+			h := &batched{batches: make(chan []string, 10)}
+			h.handle = func(_ context.Context, events []handler.Event) []handler.Result { return ends(events) }
+			h.Func = func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+				if _, ok := ctx.Deadline(); !ok || ctx.Err() != nil {
+					t.Errorf("%s has no context of its own: %v", ev.Name, ctx.Err())
+				}
+				if ev.Name == "culprit" {
+					panic(errors.New("secret"))
+				}
+				return handler.Answer{}, nil
+			}
+			stream := deliver(t, h)
+			req := &handlerpb.DeliverRequest{}
+			for seq := range uint64(30) {
+				req.Events = append(req.Events, &handlerpb.Event{Seq: seq, Name: fmt.Sprint(seq), TimeLimit: durationpb.New(time.Minute)})
+			}
+			req.Events[11].Name = "culprit"
+			send(t, stream, req)
+			reason := "panic: a value of type *errors.errorString; the handler's log has it"
+			for seq, a := range answersOf(t, stream, len(req.Events)) {
+				if got := a.GetRetry().GetReason(); seq == 11 && got != reason || seq != 11 && a != nil {
+					t.Errorf("event %d: %v", seq, a)
+				}
+			}
+			if n := len(<-h.batches); n != 30 {
+				t.Errorf("a batch of %d", n)
+			}
+			send(t, stream, &handlerpb.DeliverRequest{Events: req.Events[:1]})
+			answersOf(t, stream, 1) // the next one is not affected
+		})
+	}
+}
+
+// The events of a batch that took too long go to Handle alone when they come again.
+func TestBatchThatHangsIsTakenApart(t *testing.T) {
+	h := &batched{batches: make(chan []string, 10)}
+	h.handle = func(ctx context.Context, events []handler.Event) []handler.Result {
+		<-ctx.Done()
+		return make([]handler.Result, len(events))
+	}
+	h.Func = func(context.Context, handler.Event) (handler.Answer, error) {
+		return handler.Answer{}, errors.New("alone")
+	}
+	stream := deliver(t, h)
+	req := &handlerpb.DeliverRequest{Events: []*handlerpb.Event{
+		{Seq: 1, Name: "a", Id: "r/a", TimeLimit: durationpb.New(time.Millisecond)},
+		{Seq: 2, Name: "b", Id: "r/b", TimeLimit: durationpb.New(time.Minute)},
+	}}
+	send(t, stream, req)
+	answersOf(t, stream, 2)
+	<-h.batches
+	send(t, stream, req)
+	for seq, a := range answersOf(t, stream, 2) {
+		if got := a.GetRetry().GetReason(); got != "alone" {
+			t.Errorf("event %d: %v", seq, a)
+		}
 	}
 }
 
