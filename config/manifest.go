@@ -57,11 +57,23 @@ func (r *reader) definition(root *yaml.Node) bool {
 		text, err = json.Marshal(tree)
 	}
 	if err != nil {
-		r.mistake(kind, "the CustomResourceDefinition cannot be read: %s", clip(err.Error(), maxSnippet))
+		r.badDefinition(root, kind, err)
 		return true
 	}
 	r.config.Definitions = append(r.config.Definitions, Definition{At: r.text(kind), JSON: text})
 	return true
+}
+
+// badDefinition reports a CustomResourceDefinition that is no JSON: at the values that are to blame, or
+// else at its kind.
+func (r *reader) badDefinition(root, kind *yaml.Node, err error) {
+	before := len(r.mistakes)
+	if r.vet(root) && len(r.mistakes) == before {
+		r.json(root, "CustomResourceDefinition")
+	}
+	if len(r.mistakes) == before {
+		r.mistake(kind, "the CustomResourceDefinition cannot be read: %s", clip(err.Error(), maxSnippet))
+	}
 }
 
 // identity returns the nodes of apiVersion and kind, or nil.

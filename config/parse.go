@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/informd/informd/internal/nearest"
 )
 
@@ -123,7 +125,7 @@ func (p *parser) parsePart(part part, dir string, limit int) {
 		return
 	}
 	p.manifests++
-	r := &reader{parser: p, file: part.file, dir: dir, limit: limit}
+	r := &reader{parser: p, file: part.file, dir: dir, limit: limit, reported: map[*yaml.Node]bool{}}
 	if r.definition(root) {
 		return
 	}

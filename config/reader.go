@@ -25,7 +25,7 @@ func (r *reader) full() bool { return len(r.mistakes) >= r.limit }
 
 func (r *reader) offset(n *yaml.Node) int { return r.file.offset(n.Line, n.Column) }
 
-// mistake reports a mistake at n. It reports at most one per node.
+// mistake reports a mistake at n, which must be there. It reports at most one per node.
 func (r *reader) mistake(n *yaml.Node, format string, args ...any) {
 	if r.reported[n] || r.full() {
 		return

@@ -54,12 +54,12 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Metrics:    r.ruleMetrics(spec),
 		OwnChanges: spec.choice("ownChanges") == 1,
 	}
-	if spec.has("for") && spec.has("due") {
-		r.mistake(spec.get("due"), "a rule has for or due, not both: "+
+	if due := spec.get("due"); due != nil && spec.has("for") {
+		r.mistake(due, "a rule has for or due, not both: "+
 			"for counts from when where began to hold, due computes the time")
 	}
-	if spec.has("schedule") && spec.has("resync") {
-		r.mistake(spec.get("resync"), "a rule has schedule or resync, not both: "+
+	if resync := spec.get("resync"); resync != nil && spec.has("schedule") {
+		r.mistake(resync, "a rule has schedule or resync, not both: "+
 			"each says when it is told of all objects")
 	}
 	if spec.has("schedule") && !spec.has("source") {

@@ -11,7 +11,6 @@ import (
 // that are distinct strings; bounded depth. It marks nodes that fail as reported, so that nothing
 // more is said about them. It returns false if the document must not be read any further.
 func (r *reader) vet(root *yaml.Node) bool {
-	r.reported = map[*yaml.Node]bool{}
 	return r.vetNode(root, 1)
 }
 

@@ -9,10 +9,15 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
+// OnPanic is called with each panic that the package recovers from: with a bug. Tests replace it
+// before they use the package.
+var OnPanic = func(any) {}
+
 // Compile compiles an expression for a scope. An error is an *Error.
 func Compile(text string, o Options) (p *Program, err error) {
 	defer func() {
-		if recover() != nil {
+		if cause := recover(); cause != nil {
+			OnPanic(cause)
 			p, err = nil, &Error{0, "the expression cannot be compiled"}
 		}
 	}()

@@ -37,7 +37,8 @@ var runs = sync.Pool{New: func() any { return new(run) }}
 func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 	r := runs.Get().(*run)
 	defer func() {
-		if recover() != nil {
+		if cause := recover(); cause != nil {
+			OnPanic(cause)
 			err = errInternal // r may be in any state: leave it to the garbage collector
 			return
 		}

@@ -21,7 +21,8 @@ const maxParts = 256
 // is an *Error.
 func CompileTemplate(text string, o Options) (p *Program, literal string, err error) {
 	defer func() {
-		if recover() != nil {
+		if cause := recover(); cause != nil {
+			OnPanic(cause)
 			p, literal, err = nil, "", &Error{0, "the expression cannot be compiled"}
 		}
 	}()

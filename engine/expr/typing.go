@@ -29,7 +29,8 @@ type Typing struct {
 // Check does not compile the text, and says nothing about what Compile reports.
 func Check(text string, as Typing) (gives Typed, mistakes []*Error) {
 	defer func() {
-		if recover() != nil { // as in Compile
+		if cause := recover(); cause != nil { // as in Compile
+			OnPanic(cause)
 			gives, mistakes = Typed{}, nil
 		}
 	}()

@@ -116,6 +116,9 @@ func (b *builder) addSource(s config.Source) {
 	for _, index := range s.Indexes {
 		out.Indexes[index.Name] = index.Expr.String()
 		program := b.compile(index.Expr, expr.Options{Scope: expr.Index})
+		if program == nil {
+			continue // its mistake is reported
+		}
 		for _, informer := range out.Informers {
 			informer.Indexes[index.Expr.String()] = program
 		}

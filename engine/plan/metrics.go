@@ -39,11 +39,15 @@ func (b *builder) metrics(all []config.Metric, of Metric) {
 		number.IsNumber = true
 		out.Value = b.measured(m.Value, number, of.Source)
 		for _, label := range m.Labels {
-			program := b.measured(label.Expr, options, of.Source)
-			out.Labels = append(out.Labels, measure.Label{Name: label.Name, Value: program})
+			if program := b.measured(label.Expr, options, of.Source); program != nil {
+				out.Labels = append(out.Labels, measure.Label{Name: label.Name, Value: program})
+			}
 		}
 		b.plan.Metrics = append(b.plan.Metrics, &out)
-		if m.IsCounter {
+		switch {
+		case m.IsCounter && of.Rule == nil:
+			continue // config has reported it
+		case m.IsCounter:
 			of.Rule.Counters = append(of.Rule.Counters, &out.Metric)
 			continue
 		}

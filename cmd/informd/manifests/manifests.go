@@ -73,9 +73,7 @@ func Compile(files []config.File, paths []string) (*config.Config, *plan.Plan, e
 		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s",
 			strings.Join(paths, ", "))
 	}
-	cfg, mistakes := config.Parse(files)
-	compiled, more := plan.Compile(cfg)
-	mistakes = append(mistakes, more...)
+	cfg, compiled, mistakes := netted(files)
 	mistakes.Sort()
 	if len(mistakes) > 0 {
 		return cfg, nil, mistakes
