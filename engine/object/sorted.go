@@ -92,6 +92,9 @@ func (b Bucket) Parts() [][]*Object {
 
 // Join returns the objects of several Buckets. No namespace may have objects in two of them.
 func Join(buckets []Bucket) Bucket {
+	if len(buckets) == 1 {
+		return buckets[0]
+	}
 	buckets = slices.DeleteFunc(slices.Clone(buckets), func(b Bucket) bool { return b.n == 0 })
 	switch len(buckets) {
 	case 0:
