@@ -2,9 +2,12 @@ package source
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
@@ -62,7 +65,7 @@ func benchMember(n int) *entry {
 }
 
 // filled returns an informer that has n objects.
-func filled(b *testing.B, n int) *Informer {
+func filled(b testing.TB, n int) *Informer {
 	b.Helper()
 	s, _ := newInformers(b, apistub.New(b).Config(), Options{})
 	i := s.Informer(Selection{Resource: pods})
@@ -76,4 +79,64 @@ func filled(b *testing.B, n int) *Informer {
 	}
 	runtime.GC()
 	return i
+}
+
+// BenchmarkIndexMemory reports what an index takes per object: client-go's, and the sorted sets
+// beside it. "all" has all objects under one value, "each" has each under its own.
+func BenchmarkIndexMemory(b *testing.B) {
+	const n = 100_000
+	for _, kind := range []struct {
+		name  string
+		value func(n int) string
+	}{
+		{"all", func(int) string { return "yes" }},
+		{"of100", func(n int) string { return fmt.Sprint(n / 100) }},
+		{"each", func(n int) string { return fmt.Sprint(n) }},
+	} {
+		objects, values := make([]*object.Object, n), make([]string, n)
+		for _, at := range rand.Perm(n) { // as client-go replaces the content of a store
+			objects[at], values[at] = benchMember(at).Object, kind.value(at)
+		}
+		order := rand.Perm(n)
+		for _, of := range []struct {
+			name string
+			fill func() any
+		}{
+			{"client-go", func() any {
+				index := map[string]sets.Set[string]{}
+				for _, at := range order {
+					if index[values[at]] == nil {
+						index[values[at]] = sets.Set[string]{}
+					}
+					index[values[at]].Insert(objects[at].Key())
+				}
+				return index
+			}},
+			{"sorted", func() any {
+				index := ordered{}
+				for _, at := range order {
+					index.put(values[at], objects[at])
+				}
+				return index
+			}},
+		} {
+			b.Run(kind.name+"/"+of.name, func(b *testing.B) {
+				for b.Loop() {
+					before := live()
+					index := of.fill()
+					b.ReportMetric(float64(live()-before)/n, "B/object")
+					runtime.KeepAlive(index)
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/n, "ns/object")
+			})
+		}
+		runtime.KeepAlive(objects)
+	}
+}
+
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -117,6 +117,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 		},
 		values: i.ListIndexFuncValues,
 		keys: func(index, value string) []string {
+			agrees(t, i, index, value)
 			found, err := collected(i.ByIndex(index, value))
 			if err != nil {
 				t.Error(err)

@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +27,89 @@ var (
 )
 
 func collected(b object.Bucket, err error) ([]*object.Object, error) { return b.Collect(), err }
+
+// agrees reports whether an informer's sets have what client-go's index has, in order.
+func agrees(t testing.TB, i *Informer, index, value string) {
+	t.Helper()
+	i.indexing.Lock() // no generation is shown meanwhile
+	defer i.indexing.Unlock()
+	got, err := i.ByIndex(index, value)
+	stock, err2 := i.store().ByIndex(index, value)
+	if err != nil || err2 != nil {
+		t.Error(err, err2)
+	}
+	want := make([]*object.Object, 0, len(stock))
+	for _, e := range stock {
+		want = append(want, e.(*entry).Object)
+	}
+	slices.SortFunc(want, object.Compare)
+	if !slices.Equal(got.Collect(), want) || got.Len() != len(want) {
+		t.Errorf("%s %q: %d objects, client-go has %d", index, value, got.Len(), len(want))
+	}
+}
+
+// An index whose function gives something else each time must not keep what has gone.
+func TestIndexFunctionThatIsImpure(t *testing.T) {
+	t.Parallel()
+	server, s, i, e, _ := serving(t, true, body("a", 1), body("b", 1))
+	run(t, s)
+	e.expectAll(t, "synced a 1", "synced b 1")
+	n := 0
+	impure := Index{Paths: specV, Values: func(any) []string { n++; return []string{"all", fmt.Sprint(n), "all"} }}
+	if err := i.AddIndexers(map[string]Index{"impure": impure}); err != nil {
+		t.Fatal(err)
+	}
+	server.AwaitWatches(pods, 1)
+	server.Apply(pods, body("a", 2))
+	server.Delete(pods, "shop", "b")
+	e.expect(t, "updated a 1→2", "deleted b 1")
+	if got := names(collected(i.ByIndex("impure", "all"))); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the index has %v", got)
+	}
+	for _, value := range i.ListIndexFuncValues("impure") {
+		agrees(t, i, "impure", value)
+	}
+	if values := i.ListIndexFuncValues("impure"); len(values) != 2 {
+		t.Errorf("the index has the values %v", values)
+	}
+}
+
+// A reader sees every object that stays, at any moment of an update.
+func TestReadersSeeNoHalfUpdate(t *testing.T) {
+	t.Parallel()
+	s, _ := newInformers(t, apistub.New(t).Config(), Options{})
+	i := s.Informer(Selection{Resource: pods})
+	if err := i.AddIndexers(map[string]Index{"all": everything}); err != nil {
+		t.Fatal(err)
+	}
+	const n = 600 // more than a leaf
+	fill := func() {
+		for at := range n {
+			if err := i.store().Update(benchMember(at)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	fill()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			fill()
+		}
+	}()
+	for isOver := false; !isOver; {
+		select {
+		case <-done:
+			isOver = true
+		default:
+		}
+		found, err := i.ByIndex("all", "yes")
+		if err != nil || found.Len() != n || !slices.IsSortedFunc(found.Collect(), object.Compare) {
+			t.Fatalf("%d objects, in the wrong order, or %v", found.Len(), err)
+		}
+	}
+}
 
 func names(objects []*object.Object, err error) []string {
 	out := []string{}
