@@ -82,24 +82,25 @@ type gathering struct {
 	origin time.Time // the zero of times in due; it has a monotonic reading
 
 	// mu is taken after the Journal's Begin, and before Dispatcher.mu. It guards what follows.
-	mu      sync.Mutex
-	closed  bool
-	doubt   bool // see queue.Doubt
-	groups  map[rule.Group]*group
-	due     timing.Waiting          // groups with changes, by the bytes of their ids
-	idle    timing.Waiting          // the others, which are forgotten when a next event might come
-	last    map[place]*gathered     // the newest change of an object in a group
-	held    map[delta.Key]waitingOf // the changes of an object that wait, in all groups
-	busy    map[delta.Key][]string  // groups that wait for the end of a delivery
-	number  uint64
-	items   int
-	bytes   int64
-	lost    uint64 // changes that were merged or dropped because of a bound
-	cut     uint64 // groups that were forgotten too early because of a bound
-	resting int64  // until then nothing is told, as in due: see rest
-	timer   queue.Timer
-	armed   int64 // when the timer fires; valid if isArmed
-	isArmed bool
+	mu        sync.Mutex
+	closed    bool
+	doubt     bool // see queue.Doubt
+	groups    map[rule.Group]*group
+	due       timing.Waiting          // groups with changes, by the bytes of their ids
+	idle      timing.Waiting          // the others, which are forgotten when a next event might come
+	last      map[place]*gathered     // the newest change of an object in a group
+	held      map[delta.Key]waitingOf // the changes of an object that wait, in all groups
+	busy      map[delta.Key][]string  // groups that wait for the end of a delivery
+	number    uint64
+	items     int
+	bytes     int64
+	lost      uint64 // changes that were merged or dropped because of a bound
+	maxGroups int
+	cut       uint64 // groups that were forgotten too early because of a bound
+	resting   int64  // until then nothing is told, as in due: see rest
+	timer     queue.Timer
+	armed     int64 // when the timer fires; valid if isArmed
+	isArmed   bool
 	// unloaded is what only the store has. Until it is loaded, nothing is told.
 	unloaded []Gathered
 	restored time.Time // when restore was called
@@ -150,6 +151,7 @@ func newGathering(l *Lane, o Gathering) *gathering {
 		lane: l, opts: o, origin: l.dispatcher.opts.Clock.Now(), number: firstGathered - 1,
 		groups: make(map[rule.Group]*group), last: make(map[place]*gathered),
 		held: make(map[delta.Key]waitingOf), busy: make(map[delta.Key][]string),
+		maxGroups: defaultMaxGroups,
 	}
 }
 
@@ -174,7 +176,9 @@ func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok, isOver bool) 
 		group: id, key: d.Delta.Key(), value: d, sent: g.doubt,
 		since: g.lane.dispatcher.opts.Clock.Now(),
 	})
-	g.forgetSome(g.now())
+	if g.forgetSome() {
+		crowded = true
+	}
 	g.arm()
 	g.mu.Unlock()
 	if crowded {
@@ -306,7 +310,7 @@ func (g *gathering) tell() {
 		g.isArmed = false
 		now := g.now()
 		g.tellSome(now)
-		g.forgetSome(now)
+		g.forgetSome()
 		for range maxTold {
 			id, at, ok := g.idle.First()
 			if !ok || at > now {
@@ -338,6 +342,11 @@ func (g *gathering) forget(id rule.Group, now int64) {
 		g.idle.Put(string(id[:]), now+millis(busyFor))
 		return
 	}
+	g.drop(id)
+}
+
+// drop forgets a group that has nothing. The caller holds mu.
+func (g *gathering) drop(id rule.Group) {
 	g.idle.Delete(string(id[:]))
 	delete(g.groups, id)
 	if g.opts.Forget != nil {

@@ -15,12 +15,12 @@ import (
 //     of the newest one, and as old as the oldest. So each object adds one change at most.
 //   - groups are told early, the first that is due first, as fast as the handler takes them.
 //
-// maxGroups bounds the groups that have nothing, and are remembered because of Every. Past it, those
-// are forgotten first that would be forgotten first anyway. Their next event may come early.
+// defaultMaxGroups bounds the groups. Past it, those are forgotten that have nothing, and are remembered
+// because of Every; first those that would be forgotten first anyway. Their next event may come early.
 //
 // Nothing is told while the lane's queue has as much as it may have under Every. So a handler that
 // takes nothing does not move what is gathered to the queue, where nothing merges.
-const maxGroups = 100_000
+const defaultMaxGroups = 100_000
 
 // restFor is how long nothing is told after the handler was found to be behind.
 const restFor = time.Second
@@ -123,20 +123,33 @@ func (g *gathering) next(now int64) *group {
 	return nil
 }
 
-// forgetSome forgets some groups beyond maxGroups, at least as many as an offer adds. It passes over
-// those that wait for their last delivery. The caller holds mu, within the Journal's Begin and End.
-func (g *gathering) forgetSome(now int64) {
+// forgetSome forgets some groups beyond the bound, at least as many as an offer adds. Their last
+// delivery may still wait: an object that is always busy must not keep all groups that it ever had.
+// The caller holds mu, within the Journal's Begin and End.
+func (g *gathering) forgetSome() (isCrowded bool) {
 	const most = 4
 	for range most {
 		id, _, ok := g.idle.First()
-		if !ok || len(g.groups) <= maxGroups {
-			return
+		if !ok || len(g.groups) <= g.maxGroups {
+			break
 		}
-		before := len(g.groups)
-		if g.forget(rule.Group([]byte(id)), now); len(g.groups) < before {
-			g.cut++
-		}
+		g.drop(rule.Group([]byte(id)))
+		g.cut++
+		isCrowded = true
 	}
+	return isCrowded
+}
+
+// gatheredStats returns how many changes a lane has gathered, and how many groups it has forgotten
+// early. It returns false if the lane gathers nothing.
+func (l *Lane) gatheredStats() (items int, forgotten uint64, ok bool) {
+	g := l.gathering()
+	if g == nil {
+		return 0, 0, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.items, g.cut, true
 }
 
 // link adds a change behind the others of its object. The caller holds mu.
