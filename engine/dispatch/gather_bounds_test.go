@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,9 +56,10 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const objects, most = 5, 10
-				isDown := true
+				var isDown atomic.Bool
+				isDown.Store(true)
 				to := &recorder{answer: func(context.Context, handler.Event) error {
-					if isDown {
+					if isDown.Load() {
 						return errors.New("down")
 					}
 					return nil
@@ -87,7 +89,7 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 				if _, lost, _ := g.lane.gathering().stats(); lost == 0 {
 					t.Error("nothing was counted")
 				}
-				isDown = false
+				isDown.Store(false)
 				pass(800 * time.Hour)
 				if changes, groups, queued := g.waiting(); changes+groups+queued > 0 {
 					t.Errorf("%d changes in %d groups wait, %d deliveries are queued", changes, groups, queued)
