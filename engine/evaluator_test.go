@@ -109,7 +109,7 @@ func TestDecodedObjectsAreNotDecodedAgain(t *testing.T) {
 // brokenCache simulates a fault in a source that an expression looks into.
 type brokenCache struct{}
 
-func (brokenCache) ByIndex(string, string) ([]*object.Object, error) { panic("broken") }
+func (brokenCache) ByIndex(string, string) (object.Bucket, error) { panic("broken") }
 
 func TestPanickingRuleHarmsNoOther(t *testing.T) {
 	t.Parallel()

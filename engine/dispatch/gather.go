@@ -82,22 +82,25 @@ type gathering struct {
 	origin time.Time // the zero of times in due; it has a monotonic reading
 
 	// mu is taken after the Journal's Begin, and before Dispatcher.mu. It guards what follows.
-	mu      sync.Mutex
-	closed  bool
-	doubt   bool // see queue.Doubt
-	groups  map[rule.Group]*group
-	due     timing.Waiting         // groups with changes, by the bytes of their ids
-	idle    timing.Waiting         // the others, which are forgotten when a next event might come
-	last    map[place]*gathered    // the newest change of an object in a group
-	held    map[delta.Key]int      // how many changes of an object wait
-	busy    map[delta.Key][]string // groups that wait for the end of a delivery
-	number  uint64
-	items   int
-	bytes   int64
-	lost    uint64 // changes that were merged because of a bound
-	timer   queue.Timer
-	armed   int64 // when the timer fires; valid if isArmed
-	isArmed bool
+	mu        sync.Mutex
+	closed    bool
+	doubt     bool // see queue.Doubt
+	groups    map[rule.Group]*group
+	due       timing.Waiting          // groups with changes, by the bytes of their ids
+	idle      timing.Waiting          // the others, which are forgotten when a next event might come
+	last      map[place]*gathered     // the newest change of an object in a group
+	held      map[delta.Key]waitingOf // the changes of an object that wait, in all groups
+	busy      map[delta.Key][]string  // groups that wait for the end of a delivery
+	number    uint64
+	items     int
+	bytes     int64
+	lost      uint64 // changes that were merged or dropped because of a bound
+	maxGroups int
+	cut       uint64 // groups that were forgotten too early because of a bound
+	resting   int64  // until then nothing is told, as in due: see rest
+	timer     queue.Timer
+	armed     int64 // when the timer fires; valid if isArmed
+	isArmed   bool
 	// unloaded is what only the store has. Until it is loaded, nothing is told.
 	unloaded []Gathered
 	restored time.Time // when restore was called
@@ -127,6 +130,14 @@ type gathered struct {
 	since time.Time
 	sent  bool
 	at    *list.Element // in its group
+	// older and newer are the changes of the object that came before and after, in any group.
+	older, newer *gathered
+}
+
+// waitingOf are the changes of one object that wait.
+type waitingOf struct {
+	oldest, newest *gathered
+	n              int
 }
 
 // place is an object in a group.
@@ -139,7 +150,8 @@ func newGathering(l *Lane, o Gathering) *gathering {
 	return &gathering{
 		lane: l, opts: o, origin: l.dispatcher.opts.Clock.Now(), number: firstGathered - 1,
 		groups: make(map[rule.Group]*group), last: make(map[place]*gathered),
-		held: make(map[delta.Key]int), busy: make(map[delta.Key][]string),
+		held: make(map[delta.Key]waitingOf), busy: make(map[delta.Key][]string),
+		maxGroups: defaultMaxGroups,
 	}
 }
 
@@ -164,6 +176,9 @@ func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok, isOver bool) 
 		group: id, key: d.Delta.Key(), value: d, sent: g.doubt,
 		since: g.lane.dispatcher.opts.Clock.Now(),
 	})
+	if g.forgetSome() {
+		crowded = true
+	}
 	g.arm()
 	g.mu.Unlock()
 	if crowded {
@@ -182,8 +197,7 @@ func (g *gathering) add(c *gathered) (crowded bool) {
 		g.groups[c.group] = of
 	}
 	o := &g.lane.opts
-	isFull := o.Every && (g.items >= cmp.Or(o.MaxItems, queue.DefaultMaxItems) ||
-		g.bytes+c.size > cmp.Or(o.MaxBytes, queue.DefaultMaxBytes))
+	isFull := g.isFull(1, c.size)
 	if last := g.last[place{c.group, c.key}]; last != nil && (isFull || !o.Every) {
 		if merged, keep, ok := g.lane.merge(last.value, c.value, last.sent); ok {
 			g.unrecord(c)
@@ -206,6 +220,14 @@ func (g *gathering) add(c *gathered) (crowded bool) {
 			return isFull
 		}
 	}
+	if isFull {
+		isLeft := g.makeRoom(c)
+		g.groups[c.group] = of // it may have become empty meanwhile
+		if !isLeft {
+			g.schedule(of)
+			return true
+		}
+	}
 	if c.n == 0 {
 		g.number++
 		c.n = g.number
@@ -213,7 +235,7 @@ func (g *gathering) add(c *gathered) (crowded bool) {
 	}
 	c.at = of.changes.PushBack(c)
 	g.last[place{c.group, c.key}] = c
-	g.held[c.key]++
+	g.link(c)
 	g.items++
 	g.bytes += c.size
 	if of.changes.Len() == 1 || c.since.Before(of.since) {
@@ -235,9 +257,7 @@ func (g *gathering) detach(of *group, c *gathered) {
 	if p := (place{c.group, c.key}); g.last[p] == c {
 		delete(g.last, p)
 	}
-	if g.held[c.key]--; g.held[c.key] == 0 {
-		delete(g.held, c.key)
-	}
+	g.unlink(c)
 	g.items--
 	g.bytes -= c.size
 }
@@ -289,13 +309,8 @@ func (g *gathering) tell() {
 		}
 		g.isArmed = false
 		now := g.now()
-		for range maxTold {
-			id, at, ok := g.due.First()
-			if !ok || at > now {
-				break
-			}
-			g.tellGroup(g.groups[rule.Group([]byte(id))], now)
-		}
+		g.tellSome(now)
+		g.forgetSome()
 		for range maxTold {
 			id, at, ok := g.idle.First()
 			if !ok || at > now {
@@ -327,6 +342,11 @@ func (g *gathering) forget(id rule.Group, now int64) {
 		g.idle.Put(string(id[:]), now+millis(busyFor))
 		return
 	}
+	g.drop(id)
+}
+
+// drop forgets a group that has nothing. The caller holds mu.
+func (g *gathering) drop(id rule.Group) {
 	g.idle.Delete(string(id[:]))
 	delete(g.groups, id)
 	if g.opts.Forget != nil {
@@ -334,21 +354,22 @@ func (g *gathering) forget(id rule.Group, now int64) {
 	}
 }
 
-// tellGroup makes a delivery of what a group has gathered. The caller holds mu.
-func (g *gathering) tellGroup(of *group, now int64) {
+// tellGroup makes a delivery of what a group has gathered, and reports whether the group has less
+// now. The caller holds mu.
+func (g *gathering) tellGroup(of *group, now int64) bool {
 	id := string(of.id[:])
 	if g.waits(of) {
 		g.due.Put(id, now+millis(busyFor))
-		return
+		return false
 	}
 	taken, isUnsettled := g.take(of)
 	switch {
 	case isUnsettled:
 		g.due.Put(id, now+millis(maxSettle))
-		return
+		return false
 	case len(taken) == 0:
 		g.schedule(of)
-		return
+		return true
 	}
 	newest := taken[len(taken)-1]
 	d := newest.value
@@ -370,6 +391,7 @@ func (g *gathering) tellGroup(of *group, now int64) {
 		of.since = first.Value.(*gathered).since
 	}
 	g.schedule(of)
+	return true
 }
 
 // take returns what the next event of a group has, oldest first. It drops changes that the rule made
@@ -422,6 +444,7 @@ func (g *gathering) ended(key delta.Key) {
 		return
 	}
 	delete(g.busy, key)
+	g.resting = 0
 	for _, id := range waiting {
 		if of := g.groups[rule.Group([]byte(id))]; of != nil {
 			of.isBusy = false
@@ -437,6 +460,10 @@ func (g *gathering) arm() {
 	if _, end, isIdle := g.idle.First(); isIdle && (!ok || end < at) {
 		at, ok = end, true
 	}
+	if g.isFull(0, 0) {
+		at = min(at, g.now()) // early: see gather_bounds.go
+	}
+	at = max(at, g.resting)
 	if len(g.unloaded) > 0 {
 		at, ok = g.now()+millis(g.loadPause), true
 	}
@@ -603,7 +630,7 @@ func (g *gathering) stats() (items int, lost uint64, next time.Time) {
 func (g *gathering) holds(key delta.Key) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.held[key]
+	return g.held[key].n
 }
 
 // setDoubt does what Lane.Doubt says.

@@ -37,7 +37,7 @@ func (l *Lane) Look(key delta.Key) (o Outlook) {
 func (g *gathering) look(key delta.Key) (n int, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n = g.held[key]; n == 0 {
+	if n = g.held[key].n; n == 0 {
 		return 0, time.Time{}
 	}
 	left := n

@@ -117,11 +117,15 @@ func (d *Dispatcher) reportCrowding(ctx context.Context) {
 		case l := <-d.crowded:
 			l.isCrowded.Store(false)
 			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
-				stats := l.queue.Stats()
-				d.log.Warn("too many changes wait for the handler: the queue merges or drops some",
-					"rule", l.rule,
+				stats := l.Stats()
+				attrs := []any{"rule", l.rule,
 					"waiting", stats.Waiting, "bytes", stats.Bytes,
-					"merged", stats.Shortened, "dropped", stats.Dropped)
+					"merged", stats.Shortened, "dropped", stats.Dropped}
+				if gathered, forgotten, ok := l.gatheredStats(); ok {
+					attrs = append(attrs, "gathered", gathered, "forgotten groups", forgotten)
+				}
+				d.log.Warn("too many changes wait for the handler: the queue merges or drops some",
+					attrs...)
 			}
 		case <-ctx.Done():
 			return

@@ -1,9 +1,9 @@
 package evaluate
 
 import (
-	"iter"
 	"time"
 
+	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 )
@@ -12,7 +12,7 @@ import (
 type Cache interface {
 	// ByIndex returns the objects that have a value in an index, sorted by key. It returns an error
 	// for an unknown index.
-	ByIndex(index, value string) ([]*object.Object, error)
+	ByIndex(index, value string) (object.Bucket, error)
 }
 
 // Reading is a cache, and the paths of its objects that a rule's expressions read.
@@ -27,18 +27,19 @@ type Caches struct {
 	Others map[string]Reading // by the source's name, for lookup
 }
 
-// find yields the objects that have a value in an index. It decodes each object only when the
-// caller gets to it. found, which may be nil, records which object each tree belongs to.
-func (r Reading) find(index, value string, found *rule.Found) iter.Seq[any] {
-	return func(yield func(any) bool) {
-		if r.Cache == nil {
-			return
-		}
-		objects, err := r.Cache.ByIndex(index, value)
-		if err != nil { // cannot happen: the expression was compiled with the name
-			return
-		}
-		for _, o := range objects {
+// find returns the objects that have a value in an index, as they are now. It decodes each object
+// only when the caller gets to it. found, which may be nil, records which object each tree belongs
+// to.
+func (r Reading) find(index, value string, found *rule.Found) expr.Found {
+	if r.Cache == nil {
+		return expr.Found{}
+	}
+	bucket, err := r.Cache.ByIndex(index, value)
+	if err != nil { // cannot happen: the expression was compiled with the name
+		return expr.Found{}
+	}
+	return expr.Found{Len: bucket.Len(), Trees: func(yield func(any) bool) {
+		for o := range bucket.All() {
 			tree := o.Decode(r.Paths)
 			if found != nil {
 				found.Add(tree, o)
@@ -47,7 +48,7 @@ func (r Reading) find(index, value string, found *rule.Found) iter.Seq[any] {
 				return
 			}
 		}
-	}
+	}}
 }
 
 // Scope is what the expressions of one rule can read besides a change. Several rules use one Scope
@@ -112,11 +113,11 @@ func (s *Scope) note(tree any, o *object.Object) any {
 func (s *Scope) Now() time.Time { return s.now }
 
 // ByIndex implements expr.Cache.
-func (s *Scope) ByIndex(index, value string) iter.Seq[any] {
+func (s *Scope) ByIndex(index, value string) expr.Found {
 	return s.caches.Own.find(index, value, s.found)
 }
 
 // Lookup implements expr.Cache.
-func (s *Scope) Lookup(source, index, value string) iter.Seq[any] {
+func (s *Scope) Lookup(source, index, value string) expr.Found {
 	return s.caches.Others[source].find(index, value, s.found)
 }

@@ -83,11 +83,11 @@ func texts(c *evaluate.Change) (out []string) {
 
 type noCache struct{}
 
-func (noCache) ByIndex(string, string) ([]*object.Object, error) { return nil, nil }
+func (noCache) ByIndex(string, string) (object.Bucket, error) { return object.Bucket{}, nil }
 
 type panics struct{}
 
-func (panics) ByIndex(string, string) ([]*object.Object, error) { panic("a cache that is broken") }
+func (panics) ByIndex(string, string) (object.Bucket, error) { panic("a cache that is broken") }
 
 func TestEvaluate(t *testing.T) {
 	manifests := aRule("all", "events: [added, updated, deleted, synced]") +

@@ -168,13 +168,13 @@ type maskedCache struct {
 }
 
 // ByIndex implements evaluate.Cache.
-func (m maskedCache) ByIndex(index, value string) ([]*object.Object, error) {
+func (m maskedCache) ByIndex(index, value string) (object.Bucket, error) {
 	found, err := m.Cache.ByIndex(index, value)
-	out := make([]*object.Object, 0, len(found))
-	for _, o := range found {
+	out := make([]*object.Object, 0, found.Len())
+	for o := range found.All() {
 		out = append(out, maskedWith(o, m.mask))
 	}
-	return out, err
+	return object.BucketOf(out), err
 }
 
 // maskedEnv returns what an expression sees if the values of Secrets are masked, or nil if it sees

@@ -98,6 +98,13 @@ var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 func (c *compiler) index(base, key operand) operand {
 	c.reach.use(key.shape)
 	return operand{shape: c.reach.member(base.shape, object.Each), eval: func(r *run) (any, error) {
+		if n, ok := key.value.(int64); ok && n >= 0 && base.search != nil {
+			f, err := base.search(r)
+			if f == nil || err != nil {
+				return nil, err
+			}
+			return f.nth(r, n)
+		}
 		v, err := base.eval(r)
 		if err != nil {
 			return nil, err

@@ -176,6 +176,9 @@ type operand struct {
 	shape    shape
 	constant bool
 	value    any // if it is constant
+	// search finds what eval collects, for those who need not look at all of it. It is nil for what is
+	// no search.
+	search search
 
 	field    []string    // the keys under which the value always lies in object; nil if it does not
 	requires []Condition // what holds of object if the value is true

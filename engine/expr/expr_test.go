@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"iter"
-	"slices"
 	"testing"
 	"time"
 
@@ -48,22 +46,22 @@ func tree(t testing.TB, text string) any {
 func testEnv(t testing.TB) *Env {
 	now := tree(t, pod)
 	old := tree(t, `{"metadata":{"name":"web-0"},"status":{"phase":"Running"}}`)
-	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(source, index, value string) iter.Seq[any] {
+	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(source, index, value string) Found {
 		switch {
 		case value == "nothing":
-			return slices.Values([]any{})
+			return FoundOf([]any{})
 		case source == "nodes":
-			return slices.Values([]any{tree(t, `{"metadata":{"name":"n1","labels":{"zone":"north"}}}`)})
+			return FoundOf([]any{tree(t, `{"metadata":{"name":"n1","labels":{"zone":"north"}}}`)})
 		}
-		return slices.Values([]any{now, old})
+		return FoundOf([]any{now, old})
 	})}
 }
 
-type cache func(source, index, value string) iter.Seq[any]
+type cache func(source, index, value string) Found
 
-func (c cache) ByIndex(index, value string) iter.Seq[any] { return c("", index, value) }
+func (c cache) ByIndex(index, value string) Found { return c("", index, value) }
 
-func (c cache) Lookup(source, index, value string) iter.Seq[any] { return c(source, index, value) }
+func (c cache) Lookup(source, index, value string) Found { return c(source, index, value) }
 
 var payload = Options{Scope: Payload, Indexes: []string{"byNode", "byImage"}, Sources: map[string][]string{
 	"nodes": {"byName", "byZone"}, "pods": {"byNode"}, "bare": nil,

@@ -160,6 +160,9 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 		}
 	}
 	evals := evalsOf(args)
+	if apply := ofSearches[name]; apply != nil && args[0].search != nil {
+		return operand{shape: out, eval: onSearch(args[0].search, evals[1:], apply)}, nil
+	}
 	o, err := c.fold(at, func(r *run) (any, error) { return r.call(f.Call, evals) }, args...)
 	o.shape = out
 	return o, err

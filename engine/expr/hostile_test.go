@@ -1,9 +1,9 @@
 package expr
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"runtime"
 	"strings"
 	"testing"
@@ -250,22 +250,99 @@ func TestPathsAreBounded(t *testing.T) {
 // If an index holds everything under one value, the budgets end the evaluation long before it has
 // decoded everything.
 func TestByIndexStopsAtTheBudgets(t *testing.T) {
-	for _, text := range []string{`len(byIndex("byNode", "n1")) > 0`, `len(lookup("pods.byNode", "n1")) > 0`} {
-		stopsAtTheBudgets(t, text)
+	for _, c := range []struct {
+		text string
+		n    int // objects in the index
+		most int // decoded
+	}{
+		{`len(filter(byIndex("byNode", "n1"), true)) > 0`, 1 << 40, 0},
+		{`len(filter(lookup("pods.byNode", "n1"), true)) > 0`, 1 << 40, 0},
+		{`lookup("pods.byNode", "n1")`, MaxSteps + 1, 0},
+		{`lookup("pods.byNode", "n1")`, MaxSteps, 1},    // the first shows that they need too much memory
+		{`lookup("pods.byNode", "n1")`, 19_000, 10_000}, // empty maps would fit
+		{`let all = lookup("pods.byNode", "n1"); len(filter(all, true)) + len(all)`, 1 << 40, 0},
+		{`any(lookup("pods.byNode", "n1"), .metadata.name == "x")`, 1 << 40, 10_000},
+		{`lookup("pods.byNode", "n1")[90000]`, 1 << 40, 10_000},
+		{`last(lookup("pods.byNode", "n1"))`, 1 << 40, 0},
+		{`count(lookup("pods.byNode", "n1"), true)`, 1 << 40, 0},
+	} {
+		stopsAtTheBudgets(t, c.text, c.n, c.most)
 	}
 }
 
-func stopsAtTheBudgets(t *testing.T, text string) {
-	decoded := 0
-	endless := func(string, string, string) iter.Seq[any] {
-		return func(yield func(any) bool) {
-			for yield(map[string]any{"metadata": map[string]any{"name": "web"}}) {
-				decoded++
+// endless is a cache with n objects under every value. It counts those that are decoded.
+func endless(n int, decoded *int) Cache {
+	return cache(func(string, string, string) Found {
+		return Found{n, func(yield func(any) bool) {
+			for range n {
+				*decoded++
+				if !yield(map[string]any{"metadata": map[string]any{"name": "web"}}) {
+					return
+				}
 			}
+		}}
+	})
+}
+
+func stopsAtTheBudgets(t *testing.T, text string, n, most int) {
+	decoded := 0
+	p := mustCompile(t, text, payload)
+	_, err := p.Value(&Env{Cache: endless(n, &decoded)})
+	if err != value.ErrSteps && err != value.ErrMemory || decoded > most {
+		t.Errorf("%s: the lookup decoded %d of %d objects, want at most %d and an exceeded budget; got error %v", text, decoded, n, most, err)
+	}
+}
+
+func valueOf(p *Program, env *Env) (string, error) {
+	v, err := p.Value(env)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+// An expression that looks at few of the objects works whatever the index has, and decodes no
+// others.
+func TestSearchesDecodeWhatIsLookedAt(t *testing.T) {
+	for text, want := range map[string]struct {
+		decoded int
+		value   string
+	}{
+		`len(lookup("pods.byNode", "n1"))`:                                                          {0, "1099511627776"},
+		`lookup("pods.byNode", "n1") | len()`:                                                       {0, "1099511627776"},
+		`len(byIndex("byNode", "n1")) > 3`:                                                          {0, "true"},
+		`first(lookup("pods.byNode", "n1")).metadata.name`:                                          {1, `"web"`},
+		`lookup("pods.byNode", "n1")[0].metadata.name`:                                              {1, `"web"`},
+		`lookup("pods.byNode", "n1")[2].metadata.name`:                                              {3, `"web"`},
+		`len(take(lookup("pods.byNode", "n1"), 3))`:                                                 {3, "3"},
+		`len(take(lookup("pods.byNode", "n1"), -3))`:                                                {0, "0"},
+		`take(lookup("pods.byNode", "n1"), nil)`:                                                    {0, "null"},
+		`any(lookup("pods.byNode", "n1"), .metadata.name == "web")`:                                 {1, "true"},
+		`none(lookup("pods.byNode", "n1"), #index == 4)`:                                            {5, "false"},
+		`all(lookup("pods.byNode", "n1"), #index < 2)`:                                              {3, "false"},
+		`find(lookup("pods.byNode", "n1"), #index == 1).metadata.name`:                              {2, `"web"`},
+		`findIndex(lookup("pods.byNode", "n1"), #index == 1)`:                                       {2, "1"},
+		`let all = lookup("pods.byNode", "n1"); len(all) > 9 and all[0] != nil`:                     {1, "true"},
+		`let all = byIndex("byNode", "n1"); let more = all; len(more) + len(all)`:                   {0, "2199023255552"},
+		`let all = lookup("pods.byNode", "n1"); true`:                                               {0, "true"},
+		`let all = lookup("pods.byNode", nil); [all, len(all), all[0], first(all), any(all, true)]`: {0, "[null,null,null,null,false]"},
+	} {
+		decoded := 0
+		p := mustCompile(t, text, payload)
+		got, err := valueOf(p, &Env{Cache: endless(1<<40, &decoded)})
+		if err != nil || got != want.value || decoded != want.decoded {
+			t.Errorf("%s: %s after %d objects, want %s after %d; error %v", text, got, decoded, want.value, want.decoded, err)
 		}
 	}
-	p := mustCompile(t, text, payload)
-	if _, err := p.Value(&Env{Cache: cache(endless)}); err == nil || decoded > MaxSteps {
-		t.Errorf("%s: the lookup yielded %d objects, want at most %d and an error; got error %v", text, decoded, MaxSteps, err)
+}
+
+// A search whose result is used as a list is collected once.
+func TestSearchesAreCollectedOnce(t *testing.T) {
+	decoded := 0
+	p := mustCompile(t, `let all = lookup("pods.byNode", "n1"); [count(all, true), len(all), count(all, true), first(all).metadata.name, len(take(all, 2)), any(all, false)]`, payload)
+	got, err := valueOf(p, &Env{Cache: endless(3, &decoded)})
+	if err != nil || got != `[3,3,3,"web",2,false]` || decoded != 3 {
+		t.Errorf("%s after %d objects, error %v", got, decoded, err)
 	}
 }

@@ -3,8 +3,6 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +41,7 @@ func TestItems(t *testing.T) {
 		t.Run(test.list, func(t *testing.T) {
 			items, of := forEach(t, test.list, test.of)
 			env := testEnv(t)
-			env.Cache = cache(func(string, string, string) iter.Seq[any] { return slices.Values(found()) })
+			env.Cache = cache(func(string, string, string) Found { return FoundOf(found()) })
 			if got := itemsOf(t, items, of, env); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
@@ -154,8 +152,8 @@ func FuzzItems(f *testing.F) {
 		on := func(read func(source string) *object.Paths) string {
 			return itemsOf(t, items, p, &Env{
 				Object: now.Decode(read("")), Old: old.Decode(read("")), Event: "updated", Now: testTime,
-				Cache: cache(func(source, _, _ string) iter.Seq[any] {
-					return slices.Values([]any{old.Decode(read(source)), now.Decode(read(source))})
+				Cache: cache(func(source, _, _ string) Found {
+					return FoundOf([]any{old.Decode(read(source)), now.Decode(read(source))})
 				}),
 			})
 		}

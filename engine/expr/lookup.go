@@ -3,7 +3,6 @@ package expr
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 			clip(name), suggestOrList(name, c.options.Indexes))
 	}
 	c.readsIndex = true
-	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] {
+	return c.search("byIndex", own, args[1], func(cache Cache, value string) Found {
 		return cache.ByIndex(name, value)
 	}), nil
 }
@@ -91,7 +90,7 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 		return operand{}, c.errorf(first, "source %s has no index %q%s",
 			source, clip(index), suggestOrList(index, indexes))
 	}
-	return c.search("lookup", source, args[1], func(cache Cache, value string) iter.Seq[any] {
+	return c.search("lookup", source, args[1], func(cache Cache, value string) Found {
 		return cache.Lookup(source, index, value)
 	}), nil
 }
@@ -115,15 +114,14 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// search compiles a search by find. Each tree counts against the budgets as if the expression had
-// made it.
+// search compiles a search by find.
 func (c *compiler) search(
-	name, source string, by operand, find func(cache Cache, value string) iter.Seq[any],
+	name, source string, by operand, find func(cache Cache, value string) Found,
 ) operand {
 	c.reach.use(by.shape)
 	c.reach.of(source)
 	value := by.eval
-	return operand{shape: made(objectsOf(source)), eval: func(r *run) (any, error) {
+	return searching(objectsOf(source), func(r *run) (*finding, error) {
 		v, err := value(r)
 		if err != nil || v == nil {
 			return nil, err
@@ -135,18 +133,11 @@ func (c *compiler) search(
 		if err != nil {
 			return nil, err
 		}
-		found := []any{}
 		if r.env.Cache == nil {
-			return found, nil
+			return new(finding), nil
 		}
-		for tree := range find(r.env.Cache, key) {
-			if err := r.AllocTree(tree); err != nil {
-				return nil, err
-			}
-			found = append(found, tree)
-		}
-		return found, nil
-	}}
+		return &finding{Found: find(r.env.Cache, key)}, nil
+	})
 }
 
 // objectsGiven returns the sources of the objects in a result, which must have nothing else in it.

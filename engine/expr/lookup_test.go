@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +36,7 @@ func TestObjects(t *testing.T) {
 		t.Run(test.why, func(t *testing.T) {
 			p := mustCompile(t, test.text, attach)
 			all := found()
-			trees, err := p.Objects(&Env{Cache: cache(func(string, string, string) iter.Seq[any] { return slices.Values(all) })})
+			trees, err := p.Objects(&Env{Cache: cache(func(string, string, string) Found { return FoundOf(all) })})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +75,7 @@ func TestValuesThatAreNotObjects(t *testing.T) {
 		p := mustCompile(t, text, attach)
 		_, err := p.Objects(&Env{
 			Object: map[string]any{"spec": map[string]any{}},
-			Cache:  cache(func(string, string, string) iter.Seq[any] { return slices.Values(found()) }),
+			Cache:  cache(func(string, string, string) Found { return FoundOf(found()) }),
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)

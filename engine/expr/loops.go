@@ -6,15 +6,15 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// at evaluates the body for the i'th element.
-func (p *predicateCall) at(r *run, list []any, i int) (any, error) {
+// at evaluates the body for v, which is the i'th element.
+func (p *predicateCall) at(r *run, i int, v any) (any, error) {
 	if err := r.Step(); err != nil {
 		return nil, err
 	}
 	if p.body == nil {
-		return list[i], nil
+		return v, nil
 	}
-	r.slots[p.element] = list[i]
+	r.slots[p.element] = v
 	if p.indexed {
 		r.slots[p.index] = int64(i)
 	}
@@ -22,8 +22,8 @@ func (p *predicateCall) at(r *run, list []any, i int) (any, error) {
 }
 
 // holds evaluates the body as a condition.
-func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
-	v, err := p.at(r, list, i)
+func (p *predicateCall) holds(r *run, i int, v any) (bool, error) {
+	v, err := p.at(r, i, v)
 	if err != nil {
 		return false, err
 	}
@@ -35,38 +35,49 @@ func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
 	return ok, nil
 }
 
-// first returns the index of the first element for which the body is want, or -1.
-func (p *predicateCall) first(r *run, list []any, want bool) (int, error) {
-	for i := range list {
-		if ok, err := p.holds(r, list, i); err != nil || ok == want {
-			return i, err
+// ending says how a function works that ends with the first element for which the body is on. gives
+// makes the result of that element and its index, or of nil and -1.
+type ending struct {
+	on    bool
+	gives func(i int, v any) any
+}
+
+func (e *ending) ofList(p *predicateCall, r *run, list []any) (any, error) {
+	for i, v := range list {
+		if ok, err := p.holds(r, i, v); err != nil {
+			return nil, err
+		} else if ok == e.on {
+			return e.gives(i, v), nil
 		}
 	}
-	return -1, nil
+	return e.gives(-1, nil), nil
+}
+
+// ofSearch does not look at what lies behind the element.
+func (e *ending) ofSearch(p *predicateCall, r *run, f *finding) (any, error) {
+	at, last := -1, any(nil)
+	i := 0
+	err := f.each(r, func(v any) (more bool, err error) {
+		ok, err := p.holds(r, i, v)
+		if ok == e.on {
+			at, last = i, v
+		}
+		i++
+		return at < 0, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.gives(at, last), nil
 }
 
 func (p *predicateCall) lastHolding(r *run, list []any) (int, error) {
-	for i := range slices.Backward(list) {
-		if ok, err := p.holds(r, list, i); err != nil || ok {
+	for i, v := range slices.Backward(list) {
+		if ok, err := p.holds(r, i, v); err != nil || ok {
 			return i, err
 		}
 	}
 	return -1, nil
-}
-
-func (p *predicateCall) any(r *run, list []any) (any, error) {
-	i, err := p.first(r, list, true)
-	return i >= 0, err
-}
-
-func (p *predicateCall) all(r *run, list []any) (any, error) {
-	i, err := p.first(r, list, false)
-	return i < 0, err
-}
-
-func (p *predicateCall) none(r *run, list []any) (any, error) {
-	i, err := p.first(r, list, true)
-	return i < 0, err
 }
 
 func (p *predicateCall) one(r *run, list []any) (any, error) {
@@ -80,8 +91,8 @@ func (p *predicateCall) count(r *run, list []any) (any, error) {
 }
 
 func (p *predicateCall) number(r *run, list []any) (n int64, err error) {
-	for i := range list {
-		ok, err := p.holds(r, list, i)
+	for i, v := range list {
+		ok, err := p.holds(r, i, v)
 		if err != nil {
 			return 0, err
 		}
@@ -95,7 +106,7 @@ func (p *predicateCall) number(r *run, list []any) (n int64, err error) {
 func (p *predicateCall) filter(r *run, list []any) (any, error) {
 	out := []any{}
 	for i, v := range list {
-		ok, err := p.holds(r, list, i)
+		ok, err := p.holds(r, i, v)
 		if err != nil {
 			return nil, err
 		}
@@ -115,22 +126,14 @@ func (p *predicateCall) mapped(r *run, list []any) (any, error) {
 		return nil, err
 	}
 	out := make([]any, len(list))
-	for i := range list {
-		v, err := p.at(r, list, i)
+	for i, v := range list {
+		v, err := p.at(r, i, v)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = v
 	}
 	return out, nil
-}
-
-func (p *predicateCall) find(r *run, list []any) (any, error) {
-	i, err := p.first(r, list, true)
-	if i < 0 || err != nil {
-		return nil, err
-	}
-	return list[i], nil
 }
 
 func (p *predicateCall) findLast(r *run, list []any) (any, error) {
@@ -141,26 +144,23 @@ func (p *predicateCall) findLast(r *run, list []any) (any, error) {
 	return list[i], nil
 }
 
-func (p *predicateCall) findIndex(r *run, list []any) (any, error) {
-	return indexOrNil(p.first(r, list, true))
-}
-
 func (p *predicateCall) findLastIndex(r *run, list []any) (any, error) {
-	return indexOrNil(p.lastHolding(r, list))
+	i, err := p.lastHolding(r, list)
+	return indexOrNil(i, nil), err
 }
 
-func indexOrNil(i int, err error) (any, error) {
-	if i < 0 || err != nil {
-		return nil, err
+func indexOrNil(i int, _ any) any {
+	if i < 0 {
+		return nil
 	}
-	return int64(i), nil
+	return int64(i)
 }
 
 // sum skips nils. The sum of nothing is 0.
 func (p *predicateCall) sum(r *run, list []any) (any, error) {
 	var sum any
-	for i := range list {
-		v, err := p.at(r, list, i)
+	for i, v := range list {
+		v, err := p.at(r, i, v)
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 		return nil, err
 	}
 	for i, v := range list {
-		k, err := p.at(r, list, i)
+		k, err := p.at(r, i, v)
 		if err != nil {
 			return nil, err
 		}
@@ -249,7 +249,7 @@ func (p *predicateCall) reduce(r *run, list []any) (any, error) {
 	}
 	for i := start; i < len(list); i++ {
 		r.slots[p.acc] = acc
-		v, err := p.at(r, list, i)
+		v, err := p.at(r, i, list[i])
 		if err != nil {
 			return nil, err
 		}

@@ -28,6 +28,13 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	for _, v := range slices.Backward(c.variables) {
 		if v.name == n.Value {
 			o := c.load(v.slot, v.value.shape)
+			if v.value.search != nil {
+				o = searching(shape{}, func(r *run) (*finding, error) {
+					f, _ := r.slots[v.slot].(*finding)
+					return f, nil
+				})
+				o.shape = v.value.shape
+			}
 			o.field, o.requires = v.value.field, v.value.requires
 			return o, nil
 		}
@@ -221,6 +228,14 @@ func (c *compiler) let(n *ast.VariableDeclaratorNode) (operand, error) {
 		return operand{}, err
 	}
 	return operand{shape: body.shape, requires: body.requires, eval: func(r *run) (any, error) {
+		if value.search != nil {
+			f, err := value.search(r)
+			if err != nil {
+				return nil, err
+			}
+			r.slots[slot] = f // what the search finds is collected once somebody needs it
+			return body.eval(r)
+		}
 		v, err := value.eval(r)
 		if err != nil {
 			return nil, err

@@ -3,8 +3,6 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 
@@ -103,12 +101,12 @@ func TestReads(t *testing.T) {
 func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths, lookups map[string]*object.Paths) string {
 	v, err := p.Value(&Env{
 		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
-		Cache: cache(func(source, _, _ string) iter.Seq[any] {
+		Cache: cache(func(source, _, _ string) Found {
 			read := paths
 			if source != "" && lookups != nil {
 				read = lookups[source]
 			}
-			return slices.Values([]any{old.Decode(read), now.Decode(read)})
+			return FoundOf([]any{old.Decode(read), now.Decode(read)})
 		}),
 	})
 	if err == errInternal {

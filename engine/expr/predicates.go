@@ -7,7 +7,6 @@ import "github.com/expr-lang/expr/ast"
 // predicateCall is one call of a function that evaluates an expression for each element of a list.
 type predicateCall struct {
 	name string
-	list eval
 	body eval // nil: the element itself
 	last eval // the third argument, or nil
 	pointer
@@ -18,6 +17,8 @@ type predicate struct {
 	bodyOptional, third bool
 	ofNil               any // the result for a list that is nil
 	loop                func(p *predicateCall, r *run, list []any) (any, error)
+	// ends is for functions that need not look at all elements; they have no loop.
+	ends *ending
 	// the result's shape; nil: the function makes a new value
 	result func(r *reach, elem, body shape) shape
 }
@@ -32,19 +33,22 @@ func isPredicate(name string) bool {
 func init() { // in init, because it refers to itself through the compiler
 	oneElement := func(_ *reach, elem, _ shape) shape { return elem }
 	someElements := func(_ *reach, elem, _ shape) shape { return made(elem) }
+	isFound := func(i int, _ any) any { return i >= 0 }
+	isNotFound := func(i int, _ any) any { return i < 0 }
+	theElement := func(_ int, v any) any { return v }
 	groups := func(_ *reach, elem, _ shape) shape { return madeMap(made(elem)) }
 	bodies := func(_ *reach, _, body shape) shape { return made(body) }
 	predicates = map[string]predicate{
-		"any":           {loop: (*predicateCall).any, ofNil: false},
-		"all":           {loop: (*predicateCall).all},
-		"none":          {loop: (*predicateCall).none, ofNil: true},
+		"any":           {ends: &ending{true, isFound}, ofNil: false},
+		"all":           {ends: &ending{false, isNotFound}},
+		"none":          {ends: &ending{true, isNotFound}, ofNil: true},
 		"one":           {loop: (*predicateCall).one},
 		"count":         {loop: (*predicateCall).count, bodyOptional: true},
 		"filter":        {loop: (*predicateCall).filter, result: someElements},
 		"map":           {loop: (*predicateCall).mapped, result: bodies},
-		"find":          {loop: (*predicateCall).find, result: oneElement},
+		"find":          {ends: &ending{true, theElement}, result: oneElement},
 		"findLast":      {loop: (*predicateCall).findLast, result: oneElement},
-		"findIndex":     {loop: (*predicateCall).findIndex},
+		"findIndex":     {ends: &ending{true, indexOrNil}},
 		"findLastIndex": {loop: (*predicateCall).findLastIndex},
 		"sum":           {loop: (*predicateCall).sum, bodyOptional: true},
 		"groupBy":       {loop: (*predicateCall).groupBy, result: groups},
@@ -74,7 +78,7 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 	elem := c.reach.elem(list.shape)
 
 	call := &predicateCall{
-		name: name, list: list.eval,
+		name:    name,
 		pointer: pointer{element: c.slot(), index: c.slot(), acc: -1, shape: elem},
 	}
 	inUse := 2
@@ -121,7 +125,20 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 		c.reach.use(elem)
 	}
 	out := operand{eval: func(r *run) (any, error) {
-		v, err := call.list(r)
+		if kind.ends != nil && list.search != nil {
+			f, err := list.search(r)
+			if err != nil {
+				return nil, err
+			}
+			if err := r.Step(); err != nil {
+				return nil, err
+			}
+			if f == nil {
+				return kind.ofNil, nil
+			}
+			return kind.ends.ofSearch(call, r, f)
+		}
+		v, err := list.eval(r)
 		if err != nil {
 			return nil, err
 		}
@@ -130,6 +147,9 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 		}
 		switch list := v.(type) {
 		case []any:
+			if kind.ends != nil {
+				return kind.ends.ofList(call, r, list)
+			}
 			return kind.loop(call, r, list)
 		case nil:
 			return kind.ofNil, nil

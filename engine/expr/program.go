@@ -87,15 +87,25 @@ type Budget struct {
 	Memory int // bytes
 }
 
-// Cache is what byIndex and lookup search. Both yield the trees that an index has under a value.
-// They decode each tree only when asked for it, so that the budgets end a search that finds too
-// much.
+// Cache is what byIndex and lookup search. Both find the trees that an index has under a value.
 type Cache interface {
 	// ByIndex searches the rule's own source.
-	ByIndex(index, value string) iter.Seq[any]
+	ByIndex(index, value string) Found
 	// Lookup searches a source by name. Its trees have at least what Program.Lookups says.
-	Lookup(source, index, value string) iter.Seq[any]
+	Lookup(source, index, value string) Found
 }
+
+// Found is what a search has found, at one moment. Making it must not take a time that grows with
+// Len, because nothing counts it. The zero Found is empty.
+type Found struct {
+	Len int
+	// Trees yields Len trees, always the same ones, in the same order. It decodes each only when asked
+	// for it, so that the budgets end an expression that looks at too many. It may be nil if Len is 0.
+	Trees iter.Seq[any]
+}
+
+// FoundOf is for caches that have decoded everything.
+func FoundOf(trees []any) Found { return Found{len(trees), slices.Values(trees)} }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use. It has many
 // fields because one compilation finds out everything about a text.

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
@@ -155,6 +156,9 @@ func (c *compiler) compileTraced(node ast.Node) (operand, error) {
 	}
 	c.sites.of[node] = at
 	o.eval = traced(at, o.eval)
+	if o.search != nil {
+		o.search = tracedSearch(at, o.search)
+	}
 	return o, nil
 }
 
@@ -186,6 +190,26 @@ func traced(at *site, e eval) eval {
 			t.left--
 		}
 		return s.value, s.err
+	}
+}
+
+// tracedSearch is traced for a search. Its value is what was found, or how much if that is too much
+// to show.
+func tracedSearch(at *site, s search) search {
+	return func(r *run) (f *finding, err error) {
+		_, err = traced(at, func(r *run) (any, error) {
+			if f, err = s(r); f == nil || err != nil || r.env.tracing == nil {
+				return nil, err
+			}
+			left := r.Meter
+			defer func() { r.Meter = left }()
+			r.Meter = value.Meter{Steps: MaxSteps, Bytes: MaxMemory}
+			if list, err := f.take(r, f.Len); err == nil {
+				return list, nil
+			}
+			return fmt.Sprintf("%d objects", f.Len), nil
+		})(r)
+		return f, err
 	}
 }
 

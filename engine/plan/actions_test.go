@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -32,17 +32,17 @@ type looking struct {
 	objects map[string][]*object.Object // by source
 }
 
-func (l looking) Now() time.Time                    { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
-func (l looking) Tree(o *object.Object) any         { return o.Decode(l.rule.Actions.Paths()) }
-func (l looking) Old(o *object.Object) any          { return l.Tree(o) }
-func (l looking) ByIndex(_, _ string) iter.Seq[any] { return nil }
+func (l looking) Now() time.Time                 { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+func (l looking) Tree(o *object.Object) any      { return o.Decode(l.rule.Actions.Paths()) }
+func (l looking) Old(o *object.Object) any       { return l.Tree(o) }
+func (l looking) ByIndex(_, _ string) expr.Found { return expr.Found{} }
 
-func (l looking) Lookup(source, _, _ string) iter.Seq[any] {
+func (l looking) Lookup(source, _, _ string) expr.Found {
 	var trees []any
 	for _, o := range l.objects[source] {
 		trees = append(trees, o.Decode(l.rule.Actions.Lookups()[source]))
 	}
-	return slices.Values(trees)
+	return expr.FoundOf(trees)
 }
 
 func objectOf(t *testing.T, text string) *object.Object {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"iter"
 	"os"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -83,11 +83,11 @@ func TestDocumentedPayloads(t *testing.T) {
 // payloads decodes the paths of objects that a rule reads.
 type payloads struct{ rule *Rule }
 
-func (p payloads) Tree(o *object.Object) any           { return o.Decode(p.rule.Paths()) }
-func (p payloads) Old(o *object.Object) any            { return p.Tree(o) }
-func (p payloads) Now() time.Time                      { return time.Time{} }
-func (payloads) ByIndex(_, _ string) iter.Seq[any]     { return func(func(any) bool) {} }
-func (p payloads) Lookup(_, _, _ string) iter.Seq[any] { return p.ByIndex("", "") }
+func (p payloads) Tree(o *object.Object) any        { return o.Decode(p.rule.Paths()) }
+func (p payloads) Old(o *object.Object) any         { return p.Tree(o) }
+func (p payloads) Now() time.Time                   { return time.Time{} }
+func (payloads) ByIndex(_, _ string) expr.Found     { return expr.Found{} }
+func (p payloads) Lookup(_, _, _ string) expr.Found { return p.ByIndex("", "") }
 
 // checkRows compares the outcome of each row's first column with its second column.
 func checkRows(t *testing.T, table string, least int, outcome func(t *testing.T, member string) string) {

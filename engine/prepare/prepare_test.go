@@ -36,7 +36,8 @@ func (s *shelf) Get(namespace, name string) (*object.Object, bool) {
 	return nil, false
 }
 
-func (s *shelf) ByIndex(_, value string) (found []*object.Object, _ error) {
+func (s *shelf) ByIndex(_, value string) (object.Bucket, error) {
+	var found []*object.Object
 	if s.panics {
 		panic("oops")
 	}
@@ -45,7 +46,7 @@ func (s *shelf) ByIndex(_, value string) (found []*object.Object, _ error) {
 			found = append(found, o)
 		}
 	}
-	return found, nil
+	return object.BucketOf(found), nil
 }
 
 func configMap(t *testing.T, name, version, size string) *object.Object {

@@ -3,7 +3,6 @@ package rule
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"strings"
 	"testing"
 
@@ -22,8 +21,8 @@ type finding struct {
 	paths   *object.Paths
 }
 
-func (f *finding) Lookup(_, _, _ string) iter.Seq[any] {
-	return func(yield func(any) bool) {
+func (f *finding) Lookup(_, _, _ string) expr.Found {
+	return expr.Found{Len: len(f.objects), Trees: func(yield func(any) bool) {
 		for _, o := range f.objects {
 			tree := o.Decode(f.paths)
 			f.Add(tree, o)
@@ -31,7 +30,7 @@ func (f *finding) Lookup(_, _, _ string) iter.Seq[any] {
 				return
 			}
 		}
-	}
+	}}
 }
 
 // attach evaluates an attachment that finds three nodes. It returns what the attachment adds, and

@@ -3,8 +3,6 @@ package rule
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +43,11 @@ func (e everything) Tree(o *object.Object) any {
 	return o.Decode(&all)
 }
 
-func (e everything) ByIndex(_, _ string) iter.Seq[any] {
-	return slices.Values([]any{e.Tree(e.indexed)})
+func (e everything) ByIndex(_, _ string) expr.Found {
+	return expr.FoundOf([]any{e.Tree(e.indexed)})
 }
 
-func (e everything) Lookup(_, _, _ string) iter.Seq[any] { return e.ByIndex("", "") }
+func (e everything) Lookup(_, _, _ string) expr.Found { return e.ByIndex("", "") }
 
 func compile(t testing.TB, text string, scope expr.Scope) *expr.Program {
 	t.Helper()

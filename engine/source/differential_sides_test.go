@@ -117,7 +117,8 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 		},
 		values: i.ListIndexFuncValues,
 		keys: func(index, value string) []string {
-			found, err := i.ByIndex(index, value)
+			agrees(t, i, index, value)
+			found, err := collected(i.ByIndex(index, value))
 			if err != nil {
 				t.Error(err)
 			}
@@ -127,7 +128,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 			}
 			return keys
 		},
-		byIndex: func(index, value string) []runtime.Object { return objects(i.ByIndex(index, value)) },
+		byIndex: func(index, value string) []runtime.Object { return objects(collected(i.ByIndex(index, value))) },
 		widen: func() {
 			i.indexing.Lock()
 			i.widen(i.keep)

@@ -37,7 +37,7 @@ func (i *Informer) emptyGeneration() {
 	i.complete()
 	i.present.Store(&generation{
 		informer: i,
-		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.indexers()),
+		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.allIndexers()),
 	})
 }
 
@@ -70,7 +70,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 		i.isWidening, g.wire.exact = false, position(g.wire.floor)
 	}
 	options := cache.SharedIndexInformerOptions{
-		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
+		Indexers: i.allIndexers(), ObjectDescription: i.sel.String(),
 	}
 	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, options)
 	g.store = g.shared.GetIndexer()

@@ -149,7 +149,7 @@ func TestHammer(t *testing.T) {
 		for step := 600; step < 4000; step += 700 {
 			for name := range exists {
 				o, _ := i.Get("shop", name)
-				if found, err := i.ByIndex(fmt.Sprint(step), version(o)); err != nil || len(found) != 1 || found[0] != o {
+				if found, err := collected(i.ByIndex(fmt.Sprint(step), version(o))); err != nil || len(found) != 1 || found[0] != o {
 					t.Errorf("index %d does not have %s: %v", step, name, err)
 				}
 			}

@@ -32,7 +32,7 @@ type Index struct {
 func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	indexes, added := slices.Clip(i.indexes), cache.Indexers{}
+	indexes, added := slices.Clip(i.indexes), []int(nil)
 	for _, name := range slices.Sorted(maps.Keys(indexers)) {
 		index := namedIndex{name, indexers[name]}
 		switch {
@@ -43,14 +43,14 @@ func (i *Informer) AddIndexers(indexers map[string]Index) error {
 		case slices.ContainsFunc(indexes, func(n namedIndex) bool { return n.name == name }):
 			continue
 		}
-		added[name] = i.indexFunc(len(indexes), index)
+		added = append(added, len(indexes))
 		indexes = append(indexes, index)
 	}
 	for _, g := range []*generation{i.present.Load(), i.coming} {
 		if g == nil {
 			continue
 		}
-		if err := g.store.AddIndexers(added); err != nil {
+		if err := g.store.AddIndexers(i.indexers(indexes, added...)); err != nil {
 			return fmt.Errorf("add indexers: %w", err)
 		}
 	}
@@ -59,44 +59,70 @@ func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	return nil
 }
 
-// indexers returns all indexes in client-go's form, in a new map that client-go may change. It is
-// called with i.indexing held.
-func (i *Informer) indexers() cache.Indexers {
-	all := cache.Indexers{}
-	for n, index := range i.indexes {
-		all[index.name] = i.indexFunc(n, index)
+// indexers returns some of the indexes, by their numbers, in client-go's form for one store. It
+// returns a new map, which client-go may change.
+func (i *Informer) indexers(all []namedIndex, numbers ...int) cache.Indexers {
+	out := cache.Indexers{}
+	for _, n := range numbers {
+		out[all[n].name] = i.indexFunc(n, all[n])
 	}
-	return all
+	return out
 }
 
-// indexFunc returns the n-th index in client-go's form. client-go calls it for the new and the old
-// state of each update, with the store's lock held. The values are computed already, except for
-// objects that came before the index.
+// allIndexers returns all indexes as indexers does. It is called with i.indexing held.
+func (i *Informer) allIndexers() cache.Indexers {
+	numbers := make([]int, len(i.indexes))
+	for n := range numbers {
+		numbers[n] = n
+	}
+	return i.indexers(i.indexes, numbers...)
+}
+
+// indexFunc returns the n-th index in client-go's form for one store. client-go calls it with an
+// object that leaves the store or enters it, while it has the store's lock for writing. The
+// function also keeps the objects in order, in a set per value, and answers a question with the set.
 func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
+	sets := ordered{}
 	return func(obj any) ([]string, error) {
-		e, ok := obj.(*entry)
-		switch {
-		case !ok:
-			return nil, nil
-		case n < len(e.values):
-			return e.values[n], nil
+		switch obj := obj.(type) {
+		case *entry:
+			values := i.valuesOf(obj, n, index)
+			sets.turn(values, obj.Object)
+			return values, nil
+		case *question:
+			obj.answer = sets.under(obj.value)
 		}
-		return i.evaluate(index, e.Decode(index.Paths)), nil
+		return nil, nil
 	}
 }
 
-// evaluate returns the values of an index. It recovers from a panic, because client-go ends the
-// process if an index function fails.
+// valuesOf returns the values that an entry has in the n-th index. They never change: the store
+// must find an entry again where it has put it. The values of an entry that is older than the index
+// are computed once. client-go has the store's lock for writing.
+func (i *Informer) valuesOf(e *entry, n int, index namedIndex) []string {
+	if n >= len(e.values) {
+		e.values = append(e.values, make([][]string, n+1-len(e.values))...)
+	}
+	if e.values[n] == nil {
+		e.values[n] = i.evaluate(index, e.Decode(index.Paths))
+	}
+	return e.values[n]
+}
+
+// evaluate returns the values of an index, which are never nil. It recovers from a panic, because
+// client-go ends the process if an index function fails.
 func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
 	defer func() {
 		if p := recover(); p != nil {
-			values = nil
+			values = []string{}
 			i.counts.indexPanics.Add(1)
 			i.parent.sayer.warn(i.log, "an index function has panicked", i.sel.String()+index.name,
 				"index", index.name, "panic", fmt.Sprintf("%T", p))
 		}
 	}()
-	values = index.Values(tree)
+	if values = index.Values(tree); len(values) == 0 {
+		return []string{}
+	}
 	for n, value := range values {
 		values[n] = strings.Clone(value) // a substring would keep a long text in memory
 	}
@@ -116,9 +142,13 @@ func (i *Informer) GetIndexers() map[string]Index {
 
 func (i *Informer) store() cache.Indexer { return i.present.Load().store }
 
-// ByIndex returns the objects that have the value, sorted by key. An unknown index is an error.
-func (i *Informer) ByIndex(name, value string) ([]*object.Object, error) {
-	return sorted(i.store().ByIndex(name, value))
+// ByIndex returns the objects that have the value, as they are now, sorted by key. It takes no time
+// for the objects themselves. An unknown index is an error.
+func (i *Informer) ByIndex(name, value string) (object.Bucket, error) {
+	// client-go calls the index function with the store's lock, so that no change is half done.
+	q := &question{value: value}
+	_, err := i.store().Index(name, q)
+	return q.answer, err
 }
 
 // ListIndexFuncValues returns the values that the index has, sorted.
@@ -155,26 +185,4 @@ func (i *Informer) List(namespace string, selector labels.Selector) []*object.Ob
 		}
 	}
 	return out
-}
-
-// sorted converts the result of client-go's indexer to objects, sorted by key.
-func sorted(found []any, err error) ([]*object.Object, error) {
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*object.Object, 0, len(found))
-	for _, f := range found {
-		if e, ok := f.(*entry); ok { // an impure index function leaves nils in the result
-			out = append(out, e.Object)
-		}
-	}
-	slices.SortFunc(out, byKey)
-	return out, nil
-}
-
-func byKey(a, b *object.Object) int {
-	if c := strings.Compare(a.Namespace(), b.Namespace()); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name(), b.Name())
 }

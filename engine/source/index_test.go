@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,91 @@ var (
 		return strings.Split(name, "")
 	}}
 )
+
+func collected(b object.Bucket, err error) ([]*object.Object, error) { return b.Collect(), err }
+
+// agrees reports whether an informer's sets have what client-go's index has, in order.
+func agrees(t testing.TB, i *Informer, index, value string) {
+	t.Helper()
+	i.indexing.Lock() // no generation is shown meanwhile
+	defer i.indexing.Unlock()
+	got, err := i.ByIndex(index, value)
+	stock, err2 := i.store().ByIndex(index, value)
+	if err != nil || err2 != nil {
+		t.Error(err, err2)
+	}
+	want := make([]*object.Object, 0, len(stock))
+	for _, e := range stock {
+		want = append(want, e.(*entry).Object)
+	}
+	slices.SortFunc(want, object.Compare)
+	if !slices.Equal(got.Collect(), want) || got.Len() != len(want) {
+		t.Errorf("%s %q: %d objects, client-go has %d", index, value, got.Len(), len(want))
+	}
+}
+
+// An index whose function gives something else each time must not keep what has gone.
+func TestIndexFunctionThatIsImpure(t *testing.T) {
+	t.Parallel()
+	server, s, i, e, _ := serving(t, true, body("a", 1), body("b", 1))
+	run(t, s)
+	e.expectAll(t, "synced a 1", "synced b 1")
+	n := 0
+	impure := Index{Paths: specV, Values: func(any) []string { n++; return []string{"all", fmt.Sprint(n), "all"} }}
+	if err := i.AddIndexers(map[string]Index{"impure": impure}); err != nil {
+		t.Fatal(err)
+	}
+	server.AwaitWatches(pods, 1)
+	server.Apply(pods, body("a", 2))
+	server.Delete(pods, "shop", "b")
+	e.expect(t, "updated a 1→2", "deleted b 1")
+	if got := names(collected(i.ByIndex("impure", "all"))); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the index has %v", got)
+	}
+	for _, value := range i.ListIndexFuncValues("impure") {
+		agrees(t, i, "impure", value)
+	}
+	if values := i.ListIndexFuncValues("impure"); len(values) != 2 {
+		t.Errorf("the index has the values %v", values)
+	}
+}
+
+// A reader sees every object that stays, at any moment of an update.
+func TestReadersSeeNoHalfUpdate(t *testing.T) {
+	t.Parallel()
+	s, _ := newInformers(t, apistub.New(t).Config(), Options{})
+	i := s.Informer(Selection{Resource: pods})
+	if err := i.AddIndexers(map[string]Index{"all": everything}); err != nil {
+		t.Fatal(err)
+	}
+	const n = 600 // more than a leaf
+	fill := func() {
+		for at := range n {
+			if err := i.store().Update(benchMember(at)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	fill()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			fill()
+		}
+	}()
+	for isOver := false; !isOver; {
+		select {
+		case <-done:
+			isOver = true
+		default:
+		}
+		found, err := i.ByIndex("all", "yes")
+		if err != nil || found.Len() != n || !slices.IsSortedFunc(found.Collect(), object.Compare) {
+			t.Fatalf("%d objects, in the wrong order, or %v", found.Len(), err)
+		}
+	}
+}
 
 func names(objects []*object.Object, err error) []string {
 	out := []string{}
@@ -58,11 +145,11 @@ func TestIndexer(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"by version 1", names(i.ByIndex("version", "1")), []string{"bc", "cd"}},
-		{"by version 2", names(i.ByIndex("version", "2")), []string{}},
-		{"by letter c", names(i.ByIndex("letter", "c")), []string{"bc", "cd"}},
+		{"by version 1", names(collected(i.ByIndex("version", "1"))), []string{"bc", "cd"}},
+		{"by version 2", names(collected(i.ByIndex("version", "2"))), []string{}},
+		{"by letter c", names(collected(i.ByIndex("letter", "c"))), []string{"bc", "cd"}},
 		{"letters", i.ListIndexFuncValues("letter"), []string{"b", "c", "d"}},
-		{"an index that is not there", names(i.ByIndex("colour", "red")), []string{"Index with name colour does not exist"}},
+		{"an index that is not there", names(collected(i.ByIndex("colour", "red"))), []string{"Index with name colour does not exist"}},
 		{"all", names(i.List("shop", nil), nil), []string{"bc", "cd"}},
 		{"another namespace", names(i.List("pay", nil), nil), []string{}},
 	} {
@@ -164,12 +251,12 @@ func TestSourceIsAView(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"both by 1", names(both.ByIndex("by", "1")), []string{"y", "x"}}, // by key: pay/y, shop/x
-		{"one by x", names(one.ByIndex("by", "x")), []string{"x"}},
-		{"one by 1", names(one.ByIndex("by", "1")), []string{}},
-		{"late", names(both.ByIndex("late", "yes")), []string{"y", "x"}},
+		{"both by 1", names(collected(both.ByIndex("by", "1"))), []string{"y", "x"}}, // by key: pay/y, shop/x
+		{"one by x", names(collected(one.ByIndex("by", "x"))), []string{"x"}},
+		{"one by 1", names(collected(one.ByIndex("by", "1"))), []string{}},
+		{"late", names(collected(both.ByIndex("late", "yes"))), []string{"y", "x"}},
 		{"values", both.ListIndexFuncValues("by"), []string{"1"}},
-		{"unknown", names(one.ByIndex("late", "yes")), []string{`source "one" has no index "late"`}},
+		{"unknown", names(collected(one.ByIndex("late", "yes"))), []string{`source "one" has no index "late"`}},
 		{"in pay", names(both.List("pay", nil), nil), []string{"y"}},
 		{"labelled", names(both.List("", web), nil), []string{"x"}},
 		{"elsewhere", names(both.List("other", nil), nil), []string{}},

@@ -65,7 +65,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		if i.HasSynced() || len(i.List("", nil)) > 0 {
 			t.Error("the cache still has deleted objects")
 		}
-		if found, err := i.ByIndex("all", "yes"); err != nil || len(found) > 0 {
+		if found, err := collected(i.ByIndex("all", "yes")); err != nil || len(found) > 0 {
 			t.Errorf("the index has %d objects, %v", len(found), err)
 		}
 
@@ -73,7 +73,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		server.Apply(widgets, body("a", 2))
 		e.expect(t, "added a 2")
 		awaitState(t, i, Synced)
-		if found, err := i.ByIndex("all", "yes"); err != nil || len(found) != 1 {
+		if found, err := collected(i.ByIndex("all", "yes")); err != nil || len(found) != 1 {
 			t.Errorf("the index has %d objects, %v", len(found), err)
 		}
 		e.silent(t)

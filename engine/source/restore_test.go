@@ -177,7 +177,7 @@ func TestUnchangedObjectsAreNeitherListedNorReported(t *testing.T) {
 		if n := after.Lists[pods] - before.Lists[pods]; n < 1 || n > 2 { // the empty ones, before and after the watch is opened
 			t.Errorf("%d lists", n)
 		}
-		if found, err := i.ByIndex("byName", "b"); err != nil || len(found) != 1 || version(found[0]) != "1" {
+		if found, err := collected(i.ByIndex("byName", "b")); err != nil || len(found) != 1 || version(found[0]) != "1" {
 			t.Errorf("the index has %v, %v", found, err)
 		}
 		server.Apply(pods, body("b", 2))

@@ -82,45 +82,47 @@ func (s *Source) GetIndexers() map[string]Index {
 	return out
 }
 
-// ByIndex returns the objects that have the value, sorted by key. An unknown index is an error.
-func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
-	out, err := gather(s, index, func(i *Informer, name string) ([]*object.Object, error) {
-		return i.ByIndex(name, value)
-	})
-	if len(s.informers) > 1 {
-		slices.SortFunc(out, byKey)
+// ByIndex returns the objects that have the value, as they are now, sorted by key. It takes no time
+// for the objects themselves. An unknown index is an error.
+func (s *Source) ByIndex(index, value string) (object.Bucket, error) {
+	name, err := s.inner(index)
+	if err != nil {
+		return object.Bucket{}, err
 	}
-	return out, err
+	var few [1]object.Bucket
+	parts := few[:0]
+	for _, i := range s.informers {
+		part, err := i.ByIndex(name, value)
+		if err != nil {
+			return object.Bucket{}, fmt.Errorf("source %q: %w", s.name, err)
+		}
+		parts = append(parts, part)
+	}
+	return object.Join(parts), nil // each informer has a namespace of its own
 }
 
 // ListIndexFuncValues returns the values that the index has, each once and sorted. An unknown index
 // has none.
 func (s *Source) ListIndexFuncValues(index string) []string {
-	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) {
-		return i.ListIndexFuncValues(name), nil
-	})
+	name, err := s.inner(index)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, i := range s.informers {
+		out = append(out, i.ListIndexFuncValues(name)...)
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// gather collects what find returns for each informer. It passes the informer's own name of the
-// index.
-func gather[T any](
-	s *Source, index string, find func(*Informer, string) ([]T, error),
-) ([]T, error) {
+// inner returns the informers' own name of an index.
+func (s *Source) inner(index string) (string, error) {
 	name, ok := s.indexes[index]
 	if !ok {
-		return nil, fmt.Errorf("source %q has no index %q", s.name, index)
+		return "", fmt.Errorf("source %q has no index %q", s.name, index)
 	}
-	var out []T
-	for _, i := range s.informers {
-		part, err := find(i, name)
-		if err != nil {
-			return nil, fmt.Errorf("source %q: %w", s.name, err)
-		}
-		out = append(out, part...)
-	}
-	return out, nil
+	return name, nil
 }
 
 // Get returns the object, if the source has it.

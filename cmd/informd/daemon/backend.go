@@ -204,11 +204,11 @@ func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 	var objects []*object.Object
 	switch {
 	case q.Index != "":
-		var err error
-		if objects, err = view.ByIndex(q.Index, q.Value); err != nil {
+		found, err := view.ByIndex(q.Index, q.Value)
+		if err != nil {
 			return nil, err
 		}
-		objects = slices.DeleteFunc(objects, func(o *object.Object) bool {
+		objects = slices.DeleteFunc(found.Collect(), func(o *object.Object) bool {
 			return q.Namespace != "" && o.Namespace() != q.Namespace ||
 				q.Selector != nil && !q.Selector.Empty() &&
 					!q.Selector.Matches(labels.Set(o.Labels()))

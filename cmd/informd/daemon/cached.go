@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -59,11 +57,8 @@ func (s cachedSource) List(namespace, selector string) (cache.Objects, error) {
 		return nil, err
 	}
 	found := s.view.List(namespace, parsed)
-	slices.SortFunc(found, func(a, b *object.Object) int {
-		return cmp.Or(
-			strings.Compare(a.Namespace(), b.Namespace()), strings.Compare(a.Name(), b.Name()))
-	})
-	return cachedObjects(found), nil
+	slices.SortFunc(found, object.Compare)
+	return listed(object.BucketOf(found)), nil
 }
 
 // Indexes implements cache.Source.
@@ -72,7 +67,7 @@ func (s cachedSource) Indexes() []string { return slices.Sorted(maps.Keys(s.view
 // ByIndex implements cache.Source.
 func (s cachedSource) ByIndex(index, value string) (cache.Objects, bool) {
 	found, err := s.view.ByIndex(index, value) // its only error is an unknown index
-	return cachedObjects(found), err == nil
+	return listed(found), err == nil
 }
 
 // IndexValues implements cache.Source.
@@ -84,13 +79,36 @@ func (s cachedSource) IndexValues(index string) ([]string, bool) {
 }
 
 // cachedObjects is a list of objects for handlers.
-type cachedObjects []*object.Object
+type cachedObjects struct {
+	parts  [][]*object.Object // none is empty
+	starts []int              // the index at which each part starts
+	n      int
+}
+
+// listed makes a list without a copy of the objects.
+func listed(b object.Bucket) cachedObjects {
+	o := cachedObjects{parts: b.Parts()}
+	o.starts = make([]int, len(o.parts))
+	for i, part := range o.parts {
+		o.starts[i] = o.n
+		o.n += len(part)
+	}
+	return o
+}
 
 // Len implements cache.Objects.
-func (o cachedObjects) Len() int { return len(o) }
+func (o cachedObjects) Len() int { return o.n }
 
 // Key implements cache.Objects.
-func (o cachedObjects) Key(i int) string { return o[i].Key() }
+func (o cachedObjects) Key(i int) string { return o.at(i).Key() }
 
 // JSON implements cache.Objects.
-func (o cachedObjects) JSON(i int) []byte { return o[i].JSON() }
+func (o cachedObjects) JSON(i int) []byte { return o.at(i).JSON() }
+
+func (o cachedObjects) at(i int) *object.Object {
+	part, ok := slices.BinarySearch(o.starts, i)
+	if !ok {
+		part--
+	}
+	return o.parts[part][i-o.starts[part]]
+}

@@ -114,6 +114,6 @@ func (s subject) reading(source string) evaluate.Reading {
 type indexed struct{ source *madeUpSource }
 
 // ByIndex implements evaluate.Cache.
-func (i indexed) ByIndex(index, value string) ([]*object.Object, error) {
-	return i.source.byIndex(index, value), nil
+func (i indexed) ByIndex(index, value string) (object.Bucket, error) {
+	return object.BucketOf(i.source.byIndex(index, value)), nil
 }

@@ -85,6 +85,9 @@ func (m *Meter) AllocMap(n int) error {
 	return m.Alloc(SizeEntry + max(n, 8)*SizeEntry)
 }
 
+// HasRoomForMaps reports whether the memory of n maps is left, if they are empty. It takes nothing.
+func (m *Meter) HasRoomForMaps(n int) bool { return n <= m.Bytes/(9*SizeEntry) }
+
 // AllocTree takes the memory of a decoded tree, and a step for each of its values.
 func (m *Meter) AllocTree(v any) error {
 	if err := m.Step(); err != nil {

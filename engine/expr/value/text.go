@@ -55,6 +55,9 @@ func intArg(name string, v any) (int, error) {
 	return int(min(max(i, -MaxMemory-1), MaxMemory+1)), nil
 }
 
+// Count returns an argument of a function as a number of elements.
+func Count(function string, v any) (int, error) { return intArg(function, v) }
+
 // Text returns a scalar as text. It must not be nil.
 func (m *Meter) Text(name string, v any) (string, error) {
 	switch v := v.(type) {
