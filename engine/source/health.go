@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 	"time"
@@ -44,11 +45,22 @@ type health struct {
 	state   State
 	reason  string
 	since   time.Time
-	synced  bool          // the consumer has taken what the server had when the informer began
-	told    bool          // the current trouble was logged
-	ended   time.Time     // when the last trouble of a synced informer ended
-	changed chan struct{} // closed and replaced at each change
+	synced  bool           // the consumer has taken what the server had when the informer began
+	told    bool           // the current trouble was logged
+	ended   time.Time      // when the last trouble of a synced informer ended
+	doubts  [doubts]string // why the informer is failing although the server answers; or empty
+	changed chan struct{}  // closed and replaced at each change
 }
+
+// doubt is a reason for which an informer is failing although the server answers. Only what disproves
+// it ends it.
+type doubt uint8
+
+const (
+	silentWatch doubt = iota // nothing comes on its watch
+	brokenWatch              // each of its watches breaks
+	doubts                   // how many there are
+)
 
 func newHealth(log *slog.Logger, sayer *sayer, name string) *health {
 	return &health{
@@ -112,6 +124,7 @@ func (h *health) notServed(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.synced, h.told = false, false
+	h.doubts = [doubts]string{}
 	if h.set(NotServed, reason) {
 		h.log.Warn("the cluster does not serve the resource: waiting for it", "reason", reason)
 	}
@@ -128,7 +141,22 @@ func (h *health) trouble(state State, reason string, alone bool) {
 	}
 }
 
-// well ends trouble. It also ends the wait for a resource that the informer tried although
+// doubt sets Failing until dispel is called for the same doubt, and well after that.
+func (h *health) doubt(d doubt, reason string) {
+	h.mu.Lock()
+	h.doubts[d] = reason
+	h.mu.Unlock()
+	h.trouble(Failing, reason, true)
+}
+
+// dispel ends a doubt.
+func (h *health) dispel(d doubt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubts[d] = ""
+}
+
+// well ends trouble, unless there is a doubt. It also ends the wait for a resource that the informer tried although
 // discovery did not confirm it.
 func (h *health) well() {
 	h.mu.Lock()
@@ -139,6 +167,10 @@ func (h *health) well() {
 		return
 	case Forbidden, Failing:
 	default:
+		return
+	}
+	if doubt := cmp.Or(h.doubts[:]...); doubt != "" {
+		h.set(Failing, doubt)
 		return
 	}
 	if h.told {
