@@ -28,6 +28,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if w = out; !out.begins() {
 		return
 	}
+	defer out.allowed() // its end stalls, too
 	s.mu.Lock()
 	fail := s.fail
 	s.mu.Unlock()
