@@ -1,8 +1,6 @@
 package source
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/informd/informd/engine/object"
@@ -24,7 +22,6 @@ type arrival struct {
 	tree   *object.Tree  // decoded to the view; released once the consumer has taken it
 	view   *object.Paths // the informer's when the object was read
 	number uint64        // the event's number in the gate
-	at     time.Time     // when it came from the server
 	unfit  error         // why the object is unreadable; then only its identity is known
 }
 

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // gate bounds how many watch events are on their way from the wire to the consumer, because
@@ -30,9 +29,6 @@ type mark struct {
 	number   uint64 // the number of the newest event before the mark
 	position string // the resourceVersion from which another run can go on
 	caughtUp bool   // then the informer is as fresh as the server was when the informer began
-	// at is when the server sent what comes before the mark and the mark itself; zero if nothing of
-	// the server has set the mark.
-	at time.Time
 }
 
 func newGate(bound int) *gate { return &gate{bound: uint64(bound), room: make(chan struct{}, 1)} }
@@ -85,10 +81,10 @@ func (g *gate) withdraw(number uint64) {
 
 // mark sets a mark after the newest event and returns it. If reached is true, the mark is reached
 // already; otherwise leave reports it later. No event may enter meanwhile.
-func (g *gate) mark(position string, caughtUp bool, at time.Time) (m mark, reached bool) {
+func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m = mark{number: g.taken, position: position, caughtUp: caughtUp, at: at}
+	m = mark{number: g.taken, position: position, caughtUp: caughtUp}
 	if g.passed >= g.taken {
 		return m, true
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,22 +68,22 @@ func TestGateIsLeftWithItsWatch(t *testing.T) {
 // A mark is reached when all earlier events have left, and before any later event leaves.
 func TestMarksAreReachedInOrder(t *testing.T) {
 	g := newGate(10)
-	if m, isReached := g.mark("1", true, time.Time{}); !isReached || m.position != "1" || !m.caughtUp {
+	if m, isReached := g.mark("1", true); !isReached || m.position != "1" || !m.caughtUp {
 		t.Errorf("with nothing in flight: %+v, %v", m, isReached)
 	}
 	first, _ := g.enter(t.Context())
 	for _, position := range []string{"2", "3"} { // the second mark replaces the first
-		if _, isReached := g.mark(position, position == "2", time.Time{}); isReached {
+		if _, isReached := g.mark(position, position == "2"); isReached {
 			t.Errorf("%s is reached before what entered before it has left", position)
 		}
 	}
 	second, _ := g.enter(t.Context())
-	g.mark("4", false, time.Time{})
+	g.mark("4", false)
 	var got []string
 	reach := func(m mark) {
 		got = append(got, fmt.Sprint(m.position, " ", m.caughtUp, " ", g.depth()))
 		if m.position == "4" { // a mark set meanwhile comes next
-			g.mark("5", false, time.Time{})
+			g.mark("5", false)
 		}
 	}
 	g.leave(first, reach)

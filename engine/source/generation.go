@@ -139,6 +139,7 @@ func (g *generation) run(ctx context.Context) error {
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
+		g.informer.hearing.reach(g.wire.version)
 		g.informer.hearing.take(g.wire.asked)
 		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key string) bool {
 			_, ok, _ := g.store.GetByKey(key)
@@ -195,6 +196,8 @@ func (g *generation) take(obj any, on func(*object.Object, arrival)) {
 	}
 	on(e.Object, came)
 	came.tree.Release()
-	g.informer.hearing.take(came.at)
+	if came.number > 0 {
+		g.informer.hearing.reach(e.ResourceVersion())
+	}
 	g.informer.gate.leave(came.number, g.informer.reached)
 }

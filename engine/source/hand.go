@@ -68,7 +68,7 @@ func (h *Hand) CaughtUp(resourceVersion string) (relist bool) {
 func (h *Hand) Bookmark(resourceVersion string) { h.mark(resourceVersion, false) }
 
 func (h *Hand) mark(resourceVersion string, caughtUp bool) {
-	if m, isReached := h.informer.gate.mark(position(resourceVersion), caughtUp, time.Time{}); isReached {
+	if m, isReached := h.informer.gate.mark(position(resourceVersion), caughtUp); isReached {
 		h.informer.reached(m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 )
 
@@ -28,13 +29,17 @@ import (
 type hearing struct {
 	clock clock.PassiveClock
 	heard atomic.Pointer[time.Time] // nil before the first time
-	// taken is as heard, but says when the server sent what the consumer has taken.
-	taken atomic.Pointer[time.Time]
+	// taken is a moment; the consumer has taken everything that the server had then. What comes late is
+	// no proof of that, because more may be on its way: see confirming.
+	taken   atomic.Pointer[time.Time]
+	reached atomic.Pointer[string] // the resourceVersion up to which the consumer has taken all
 	// isRegular says that the server sends bookmarks at intervals.
 	isRegular atomic.Bool
 	// isGiven says that somebody hands over all that there is to hear: there is no server.
 	isGiven bool
 	mutes   atomic.Int32 // requests in a row that had no answer in time
+	// doubted has a token if something else says that the watch does not bring what the server has.
+	doubted chan struct{} // capacity 1
 }
 
 // hear notes that the server was heard now, and returns the time.
@@ -52,8 +57,25 @@ func (h *hearing) last() time.Time {
 	return time.Time{}
 }
 
-// take notes that the consumer has taken everything that the server had sent at a time; the zero
-// time says nothing.
+// reach notes that the consumer has taken everything up to a resourceVersion. It is called in order.
+func (h *hearing) reach(version string) {
+	if version != "" {
+		h.reached.Store(&version)
+	}
+}
+
+// hasReached reports whether the consumer has taken everything up to a resourceVersion.
+func (h *hearing) hasReached(version string) bool {
+	reached := h.reached.Load()
+	if reached == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(*reached, version)
+	return err == nil && order >= 0
+}
+
+// take notes that the consumer has taken everything that the server had at a time; the zero time says
+// nothing.
 func (h *hearing) take(at time.Time) {
 	for {
 		before := h.taken.Load()
@@ -63,7 +85,7 @@ func (h *hearing) take(at time.Time) {
 	}
 }
 
-// isPast reports whether the consumer has taken something that the server sent at a time or later.
+// isPast reports whether the consumer has taken everything that the server had at a moment.
 func (h *hearing) isPast(at time.Time) bool {
 	if h.isGiven {
 		return true

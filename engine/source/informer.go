@@ -22,17 +22,19 @@ import (
 // It has more fields than most types. The wire, the readers, the indexes and the feed of one
 // selection meet here, and each has its own state.
 type Informer struct {
-	parent  *Informers
-	sel     Selection
-	log     *slog.Logger
-	client  *apiClient
-	health  *health
-	hearing *hearing
-	counts  counts
-	pace    pace // of watches
-	relist  pace // of generations
-	gate    *gate
-	feed    *feed
+	parent     *Informers
+	sel        Selection
+	log        *slog.Logger
+	client     *apiClient
+	health     *health
+	hearing    *hearing
+	strikes    strikes // of watches
+	confirming *confirming
+	counts     counts
+	pace       pace // of watches
+	relist     pace // of generations
+	gate       *gate
+	feed       *feed
 	// lists says that the server does not end the initial events of watches: see errEndless.
 	lists atomic.Bool
 	// isAhead says that the server is at an earlier resourceVersion than the cache.
@@ -76,7 +78,8 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
-	i.hearing = &hearing{clock: parent.clock}
+	i.hearing = &hearing{clock: parent.clock, doubted: make(chan struct{}, 1)}
+	i.confirming = newConfirming(i)
 	// New has tried it.
 	i.client, _ = newClient(
 		parent.config, parent.over, sel, &entryReader{i}, i.hearing, &parent.tuning)
@@ -192,6 +195,7 @@ func (i *Informer) run(ctx context.Context) {
 	}
 	running.Go(func() { i.feed.run(ctx) })
 	running.Go(func() { i.sayProgress(ctx) })
+	running.Go(func() { i.confirming.run(ctx) })
 
 	// Objects of the first list existed before. If the cluster did not serve the resource
 	// meanwhile, there were no objects, and later ones count as added.
@@ -278,7 +282,7 @@ func (i *Informer) progress(began time.Time) string {
 // reached handles a mark that was reached.
 func (i *Informer) reached(m mark) {
 	i.feed.reached(m)
-	i.hearing.take(m.at)
+	i.hearing.reach(m.position)
 	if m.caughtUp {
 		i.health.listed(i.counts.objects.Load())
 	}

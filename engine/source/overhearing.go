@@ -62,6 +62,16 @@ func (h *overhearing) look(ctx context.Context) {
 	}
 }
 
+// doubt opens the watch again as a probe, because another request has shown that it lacks something.
+func (h *overhearing) doubt(ctx context.Context) {
+	w := h.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() == nil && !w.initial && !w.isProbe {
+		w.silent(h.inner)
+	}
+}
+
 // silent ends the server's watch, because nothing comes. w.mu is held.
 func (w *watching) silent(inner *stream) {
 	i := w.wire.informer
@@ -103,6 +113,7 @@ func (w *watching) isDue(inner *stream) bool {
 // that is as good as a bookmark. w.mu is held.
 func (w *watching) ended() {
 	w.hear()
+	w.wire.informer.held()
 	w.wire.well()
 	if !w.initial && w.wire.current == "" {
 		w.mark(false)

@@ -112,8 +112,7 @@ func (w *watching) behindList(ctx context.Context) bool {
 // has taken all earlier events.
 func (w *watching) mark(caughtUp bool) {
 	i := w.wire.informer
-	m, isReached := i.gate.mark(position(w.options.ResourceVersion), caughtUp, w.came)
-	if isReached {
+	if m, isReached := i.gate.mark(position(w.options.ResourceVersion), caughtUp); isReached {
 		i.reached(m)
 	}
 }
@@ -122,6 +121,7 @@ func (w *watching) mark(caughtUp bool) {
 func (w *watching) report(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && ctx.Err() == nil {
+		w.wire.informer.broke(reasonOf(err))
 		s := status.Status()
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &s})
 	}
@@ -226,6 +226,8 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	defer proven.Stop()
 	hush := newOverhearing(w, inner)
 	defer hush.timer.Stop()
+	calm := time.NewTimer(tuning.calm)
+	defer calm.Stop()
 	answered, pause, silent := w.answered, tuning.silence/looks, 0
 	w.answered = nil
 	look := time.NewTimer(pause)
@@ -236,6 +238,11 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-ctx.Done():
 			return
 		case <-proven.C:
+			w.lasts(ctx)
+		case <-w.wire.informer.hearing.doubted:
+			hush.doubt(ctx)
+		case <-calm.C:
+			w.wire.informer.held()
 			w.lasts(ctx)
 		case <-hush.timer.C:
 			hush.look(ctx)
@@ -317,16 +324,27 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 // may be to blame. The second time in a row, the reflector lists. over is true if the whole watch is
 // over.
 func (w *watching) garbled(ctx context.Context, err error) (over bool) {
+	w.wire.informer.broke(reasonOf(err))
 	if !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
 	status := apierrors.NewInternalError(fmt.Errorf("read the watch: %w", err)).Status()
-	w.fail(ctx, watch.Event{Type: watch.Error, Object: &status})
+	w.forwardError(ctx, watch.Event{Type: watch.Error, Object: &status})
 	return true
 }
 
-// fail forwards an ERROR event, which ends the watch.
+// fail forwards an ERROR event of the server, which ends the watch.
 func (w *watching) fail(ctx context.Context, ev watch.Event) {
+	reason := "the server sent an error"
+	if status, ok := ev.Object.(*metav1.Status); ok {
+		reason = reasonOf(&apierrors.StatusError{ErrStatus: *status})
+	}
+	w.wire.informer.broke(reason)
+	w.forwardError(ctx, ev)
+}
+
+// forwardError forwards an ERROR event.
+func (w *watching) forwardError(ctx context.Context, ev watch.Event) {
 	if w.initial {
 		w.wire.floor = ""
 	}
@@ -408,7 +426,6 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 	if e.arrival.number, err = w.wire.informer.gate.enter(ctx); err != nil {
 		return false
 	}
-	e.arrival.at = w.came
 	version, number := e.ResourceVersion(), e.arrival.number // not ours after send
 	if !w.send(ctx, ev) {
 		w.wire.informer.gate.withdraw(number)
