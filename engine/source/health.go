@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/internal/seldom"
 )
 
 // State is the condition of an informer.
@@ -47,6 +49,7 @@ type health struct {
 	since   time.Time
 	synced  bool           // the consumer has taken what the server had when the informer began
 	told    bool           // the current trouble was logged
+	said    string         // the kind of its reason that was logged last; or empty
 	ended   time.Time      // when the last trouble of a synced informer ended
 	doubts  [doubts]string // why the informer is failing although the server answers; or empty
 	changed chan struct{}  // closed and replaced at each change
@@ -130,13 +133,18 @@ func (h *health) notServed(reason string) {
 	}
 }
 
-// trouble sets Forbidden or Failing. It logs the trouble only if this informer alone has it;
-// otherwise reach logs it.
+// trouble sets Forbidden or Failing. It logs each kind of reason once, and once a minute if trouble
+// comes and goes. Trouble that outlasts that minute is logged when it ends. It logs only what this
+// informer alone has; otherwise reach logs it.
 func (h *health) trouble(state State, reason string, alone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.set(state, reason) && alone && h.sayer.may(h.name+" is "+state.String()) {
-		h.told = true
+	if h.set(state, reason) {
+		h.said = ""
+	}
+	kind := seldom.Kind(reason)
+	if alone && h.said != kind && h.sayer.may(h.name+" is "+state.String()+": "+kind) {
+		h.told, h.said = true, kind
 		h.log.Warn("source is "+state.String()+", trying again", "reason", reason)
 	}
 }
@@ -177,7 +185,7 @@ func (h *health) well() {
 		h.log.Info("source works again",
 			"was", h.state.String(), "for", h.clock.Since(h.since).Round(time.Millisecond))
 	}
-	h.told = false
+	h.told, h.said = false, ""
 	if h.synced {
 		h.set(Synced, "")
 		h.ended = h.clock.Now()

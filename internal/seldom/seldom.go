@@ -3,8 +3,11 @@
 package seldom
 
 import (
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Interval is how long the same message is held back after it was let through.
@@ -12,6 +15,31 @@ const Interval = time.Minute
 
 // DefaultMax is Messages.Max if that is 0.
 const DefaultMax = 64
+
+// Kind returns what a message has in common with others of its kind: numbers, and words with a digit,
+// such as addresses, ports and generated names, are left out.
+func Kind(message string) string {
+	var kind strings.Builder
+	isWord := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.:/", r)
+	}
+	for len(message) > 0 {
+		end := strings.IndexFunc(message, func(r rune) bool { return !isWord(r) })
+		switch {
+		case end < 0:
+			end = len(message)
+		case end == 0:
+			_, end = utf8.DecodeRuneInString(message)
+		}
+		if word := message[:end]; strings.ContainsFunc(word, unicode.IsDigit) {
+			kind.WriteByte('#')
+		} else {
+			kind.WriteString(word)
+		}
+		message = message[end:]
+	}
+	return kind.String()
+}
 
 // Messages lets each of a bounded number of messages through at most once per [Interval]. The zero
 // value works. It is safe for concurrent use.

@@ -72,3 +72,18 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("let through %d times", through)
 	}
 }
+
+func TestKind(t *testing.T) {
+	for _, c := range []struct{ message, kind string }{
+		{"", ""},
+		{"no such team", "no such team"},
+		{"dial tcp 10.0.0.1:443: connect: connection refused", "dial tcp # connect: connection refused"},
+		{"read tcp 10.1.2.3:51234->10.0.0.1:443: reset", "read tcp #># reset"},
+		{"pod web-7d4b9 has 3 restarts, 4×", "pod # has # restarts, #×"},
+		{"\xff2", "\xff#"},
+	} {
+		if kind := Kind(c.message); kind != c.kind {
+			t.Errorf("the kind of %q is %q, want %q", c.message, kind, c.kind)
+		}
+	}
+}
