@@ -187,6 +187,9 @@ func (w *watching) take(
 	case err != nil:
 		return false, isGarbled(err) && w.garbled(ctx, err)
 	case ev.Type == watch.Error:
+		if status, ok := ev.Object.(*metav1.Status); ok {
+			w.wire.informer.broke(reasonOf(&apierrors.StatusError{ErrStatus: *status}))
+		}
 		w.fail(ctx, ev)
 		return false, true
 	case !w.pass(ctx, ev, release):
@@ -329,22 +332,12 @@ func (w *watching) garbled(ctx context.Context, err error) (over bool) {
 		return false
 	}
 	status := apierrors.NewInternalError(fmt.Errorf("read the watch: %w", err)).Status()
-	w.forwardError(ctx, watch.Event{Type: watch.Error, Object: &status})
+	w.fail(ctx, watch.Event{Type: watch.Error, Object: &status})
 	return true
 }
 
-// fail forwards an ERROR event of the server, which ends the watch.
+// fail forwards an ERROR event, which ends the watch.
 func (w *watching) fail(ctx context.Context, ev watch.Event) {
-	reason := "the server sent an error"
-	if status, ok := ev.Object.(*metav1.Status); ok {
-		reason = reasonOf(&apierrors.StatusError{ErrStatus: *status})
-	}
-	w.wire.informer.broke(reason)
-	w.forwardError(ctx, ev)
-}
-
-// forwardError forwards an ERROR event.
-func (w *watching) forwardError(ctx context.Context, ev watch.Event) {
 	if w.initial {
 		w.wire.floor = ""
 	}
