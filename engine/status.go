@@ -38,10 +38,13 @@ type SourceStatus struct {
 	// ResourceVersion is that of the cache. If a source has several informers, it is the oldest of
 	// theirs. It is empty if one of them has listed nothing.
 	ResourceVersion string
-	Objects         int                   // in the cache
-	Deltas          map[delta.Type]uint64 // handed to rules
-	Pending         int                   // taken from the server but not yet handed to rules
-	Unreadable      uint64                // objects that could not be read, and were left out
+	// LastHeard is when the API server was last heard, for the informer for which that is longest
+	// ago. It is zero if one has not heard it, or the resource is not served.
+	LastHeard  time.Time
+	Objects    int                   // in the cache
+	Deltas     map[delta.Type]uint64 // handed to rules
+	Pending    int                   // taken from the server but not yet handed to rules
+	Unreadable uint64                // objects that could not be read, and were left out
 	// failures of index expressions; an object counts whenever it is indexed anew
 	IndexErrors uint64
 }
@@ -195,8 +198,12 @@ func (s *runningSource) status() SourceStatus {
 	for _, f := range s.failures {
 		status.IndexErrors += f.count.Load()
 	}
+	isFirst := true
 	for i, informer := range s.view.Informers() {
 		stats := informer.Stats()
+		if stats.State != source.NotServed && (isFirst || stats.LastHeard.Before(status.LastHeard)) {
+			status.LastHeard, isFirst = stats.LastHeard, false
+		}
 		if i == 0 || isBehind(stats.ResourceVersion, status.ResourceVersion) {
 			status.ResourceVersion = stats.ResourceVersion
 		}

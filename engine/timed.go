@@ -244,9 +244,25 @@ func (in *intake) elapseSome(
 			return now.Add(stale)
 		case now.Sub(began) > turn:
 			return now.Add(lull * now.Sub(began))
+		case !in.isConfirmed(i, ready, now, get):
+			return now.Add(stale)
 		}
 		in.elapse(i, now, get)
 	}
+}
+
+// isConfirmed reports whether the first object that waits for a rule was still as it is known when
+// it became ready, or later. Otherwise the informer finds that out, also for others that are ready.
+func (in *intake) isConfirmed(
+	i int, ready, now time.Time, get func(key string) *object.Object,
+) bool {
+	key, at, _ := in.waits[i].objects.First()
+	o := get(key)
+	if o == nil {
+		return true // elapse forgets it
+	}
+	until := at + now.Sub(ready).Milliseconds()
+	return in.informer.Confirms(o, ready, in.waits[i].objects.Until(until))
 }
 
 // firstReady returns the rule for which an object is ready first, and when.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/integration/apistub"
 )
 
 // pass makes time pass for a running daemon.
@@ -350,6 +352,55 @@ func BenchmarkTimed(b *testing.B) {
 				in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}})
 				n++
 			}
+		})
+	}
+}
+
+// stallWatches stops what watches of the server bring, and nothing else.
+func (l *life) stallWatches(is bool) {
+	if !is {
+		l.server.Stall(nil)
+		return
+	}
+	l.server.Stall(func(r *http.Request) apistub.Place {
+		if r.URL.Query().Get("watch") != "" {
+			return apistub.AfterHeaders
+		}
+		return apistub.Nowhere
+	})
+}
+
+// A timer does not fire for what an informer believes that hears nothing: an object that recovered
+// while its watch was stalled never lasted. One that did not is a member, because a read confirms it.
+func TestForWaitsUntilTheServerWasHeard(t *testing.T) {
+	t.Parallel()
+	for _, many := range []int{1, 100} { // read one by one, and as a whole
+		t.Run(strconv.Itoa(many), func(t *testing.T) {
+			t.Parallel()
+			l, h := newLife(t), new(teller)
+			for n := range many {
+				l.put(fmt.Sprintf("a%03d", n), "1")
+			}
+			e, stop := l.start(mapSource+aRule("all", "")+
+				aRule("long", small+", for: 1h")+
+				aRule("soon", `, where: object.data.size == "1", due: time(object.metadata.creationTimestamp) + duration("2h")`), h)
+			l.await(h, many)
+			l.stallWatches(true)
+			for n := range many {
+				l.put(fmt.Sprintf("a%03d", n), "2")
+			}
+			asked := l.server.Requests().Lists[configMaps]
+			l.pass(e, 3*time.Hour)
+			l.server.Await("a read", func() bool { return l.server.Requests().Lists[configMaps] > asked })
+			l.stallWatches(false)
+			l.await(h, 2*many) // all: they have changed
+			l.put("b", "1")
+			l.await(h, 2*many+1)
+			l.pass(e, 3*time.Hour)
+			l.await(h, 2*many+3) // long, soon: b
+			stop()
+			l.expectAbout(h, "long", "added b →1")
+			l.expectAbout(h, "soon", "added b →1")
 		})
 	}
 }

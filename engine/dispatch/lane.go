@@ -11,7 +11,6 @@ import (
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/trail"
-	"github.com/informd/informd/internal/seldom"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -110,9 +109,6 @@ func (l *Lane) actsNow(d *delivery.Delivery) bool {
 	return l.opts.ActsItself && (l.dispatcher.to.Handler == nil || d.Answer.IsAcknowledged())
 }
 
-// maxReasons bounds the different failure reasons that a lane logs per minute.
-const maxReasons = 4
-
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := d.newLane(rule, resource, o)
@@ -127,7 +123,7 @@ func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptio
 	l := &Lane{
 		dispatcher: d, rule: rule, resource: resource, opts: o,
 		acts: o.Acts || o.ActsItself, preparesAll: o.Attaches || o.ActsItself,
-		own: o.Own, reports: reports{failing: seldom.Messages{Max: maxReasons}},
+		own: o.Own, reports: newReports(),
 	}
 	l.isPlain = !l.preparesAll && !l.acts
 	if o.Gathering != nil {

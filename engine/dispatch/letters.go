@@ -135,12 +135,15 @@ func (b *LetterBox) Rename(from, to string) {
 	}
 }
 
-// LogEvicted logs evicted letters. It is called outside of the Journal's Begin and End.
+// LogEvicted logs evicted letters in one line, which names the first. It is called outside of the
+// Journal's Begin and End.
 func LogEvicted(log *slog.Logger, letters []delivery.Letter) {
-	for _, l := range letters {
-		log.Warn("dead letter dropped: there are too many",
-			"rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
+	if len(letters) == 0 {
+		return
 	}
+	l := letters[0]
+	log.Warn("dead letter dropped: there are too many", "dropped", len(letters),
+		"rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
 }
 
 // add keeps l, and returns the letters that it evicted. The caller holds mu.

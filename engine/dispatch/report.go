@@ -17,11 +17,26 @@ const (
 // unsaid stands for a reason in the log that may quote a Secret.
 const unsaid = "not shown, as it may quote a secret"
 
-// reports limits what a lane logs. failing lets a few different reasons through each minute, the
-// others one message.
+// reports limits what a lane logs: of each kind of reason (see seldom.Kind) a line a minute, and of the
+// letters of a kind a few more, because each line names another object. The rest is counted, and the
+// next line says how much that was.
 type reports struct {
-	failing, unmade, crowded, loading, unrecorded seldom.Messages
+	failing, unmade, letters, evicted, crowded, loading, unrecorded seldom.Messages
 }
+
+func newReports() reports {
+	return reports{
+		failing: seldom.Messages{Max: maxReasons},
+		letters: seldom.Messages{Max: maxReasons, Times: maxLetters},
+	}
+}
+
+const (
+	// maxReasons bounds the kinds of reasons of failures that a lane logs per minute, and of letters.
+	maxReasons = 4
+	// maxLetters bounds the letters of one kind that a lane logs per minute.
+	maxLetters = 10
+)
 
 // Failure is a failed attempt that the dispatcher will repeat.
 type Failure struct {
@@ -50,7 +65,7 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 	if l.isConfidential() && !o.plain {
 		reason = unsaid
 	}
-	held, ok := l.reports.failing.Allow(o.at, reason)
+	held, ok := l.reports.failing.Allow(o.at, seldom.Kind(reason))
 	if !ok {
 		return
 	}
@@ -68,7 +83,7 @@ func (d *Dispatcher) reportDone(f *flight, o *outcome) {
 }
 
 // reportLetter logs that an event became a dead letter, or why it did not. An expression may fail
-// on all objects of a source, so the same reason in informd's own words is logged once a minute.
+// on all objects of a source, and a handler may reject them all: see reports.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	reason := bounded(o.letter.Reason, maxLogged)
 	if o.letter.Quotes() {
@@ -80,20 +95,28 @@ func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	}
 	if o.unkept != nil {
 		attrs = append(attrs, "error", bounded(o.unkept.Error(), maxLogged))
-		d.log.Error("dead letter could not be kept; the event is repeated", attrs...)
+		if held, ok := f.lane.reports.letters.Allow(o.at, "unkept"); ok {
+			attrs = append(attrs, "unreported", held)
+			d.log.Error("dead letter could not be kept; the event is repeated", attrs...)
+		}
 		return
 	}
-	says := true
+	says := &f.lane.reports.letters
 	if o.letter.Plain {
-		var held int
-		if held, says = f.lane.reports.unmade.Allow(o.at, o.letter.Reason); held > 0 {
+		says = &f.lane.reports.unmade
+	}
+	if held, ok := says.Allow(o.at, seldom.Kind(reason)); ok {
+		if held > 0 {
 			attrs = append(attrs, "unreported", held)
 		}
-	}
-	if says {
 		d.log.Warn("event became a dead letter", attrs...)
 	}
-	LogEvicted(d.opts.Logger, o.evicted)
+	if len(o.evicted) == 0 {
+		return
+	}
+	if held, ok := f.lane.reports.evicted.Allow(o.at, ""); ok {
+		LogEvicted(d.opts.Logger.With("unreported", held), o.evicted)
+	}
 }
 
 // noteCrowding notes that a change made the lane drop an older one, or that two were merged because

@@ -38,7 +38,7 @@ func followed(t *testing.T, o Options) (*apistub.Server, *Informers, *Informer, 
 }
 
 // awaitReason waits until an informer's reason contains a text.
-func awaitReason(t *testing.T, i *Informer, text string) {
+func awaitText(t *testing.T, i *Informer, text string) {
 	t.Helper()
 	await(t, "the reason has "+text, func() bool {
 		_, reason := i.State()
@@ -96,7 +96,7 @@ func TestVersionThatIsNoLongerServed(t *testing.T) {
 	server.Serve(widgetsV2, "Widget", true)
 	server.Withdraw(widgets)
 	awaitState(t, i, NotServed)
-	awaitReason(t, i, "only in v2: name that version")
+	awaitText(t, i, "only in v2: name that version")
 	moreLooks(t, refusing(server, nothing))
 	e.silent(t)
 	if _, ok := i.Get("shop", "a"); !ok || !i.HasSynced() || !i.IsSettled() || i.IsFresh() {
@@ -176,7 +176,7 @@ func TestCoreResourcesThatDiscoveryRefuses(t *testing.T) {
 	awaitState(t, i, Synced)
 	asked := refusing(server, at(404, "/api/v1/pods", "/api/v1"))
 	awaitState(t, i, NotServed)
-	awaitReason(t, i, "discovery is forbidden")
+	awaitText(t, i, "discovery is forbidden")
 	moreLooks(t, asked)
 	e.silent(t)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,8 @@ type apiClient struct {
 	watches   *rest.RESTClient
 	selection Selection
 	reader    *entryReader
+	tuning    *tuning
+	hearing   *hearing
 }
 
 // transports are the HTTP clients that informers share. Both have the same credentials.
@@ -32,7 +35,7 @@ type transports struct {
 }
 
 func newClient(
-	config *rest.Config, over transports, sel Selection, r *entryReader,
+	config *rest.Config, over transports, sel Selection, r *entryReader, h *hearing, t *tuning,
 ) (*apiClient, error) {
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -46,7 +49,9 @@ func newClient(
 	if err != nil {
 		return nil, err
 	}
-	return &apiClient{lists: lists, watches: watches, selection: sel, reader: r}, nil
+	return &apiClient{
+		lists: lists, watches: watches, selection: sel, reader: r, tuning: t, hearing: h,
+	}, nil
 }
 
 // errNoWatch reports an answer that is no watch, although it says that the request has succeeded.
@@ -55,6 +60,9 @@ var errNoWatch = errors.New("the answer is no watch (is a proxy in between?)")
 // watchesOnly refuses successful answers that are no watch, such as a page that asks to log in. An
 // empty one would pass for a watch without events.
 type watchesOnly struct{ next http.RoundTripper }
+
+// WrappedRoundTripper lets others find the connections.
+func (w watchesOnly) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 // RoundTrip implements http.RoundTripper.
 func (w watchesOnly) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -75,11 +83,25 @@ func (w watchesOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 // once, and so the informer's state shows it.
 func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
 	o.Watch = true
-	body, err := c.get(ctx, c.watches, o)
+	limit := limits{header: c.patience(c.tuning.answer)}
+	if sendsInitialEvents(o) {
+		limit.header = c.patience(c.tuning.listing)
+	}
+	body, err := c.get(ctx, c.watches, o, limit)
 	if err != nil {
 		return nil, err
 	}
-	return newStream(body, c.reader), nil
+	s := newStream(body, c.reader)
+	if o.TimeoutSeconds != nil {
+		s.lasts = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	return s, nil
+}
+
+// patience returns how long a request waits for its answer to begin. Each request in a row that had
+// none in time doubles it, up to five times the usual: the server may only be slow.
+func (c *apiClient) patience(usual time.Duration) time.Duration {
+	return min(usual<<min(c.hearing.mutes.Load(), 8), 5*usual)
 }
 
 // list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
@@ -87,22 +109,39 @@ func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 func (c *apiClient) list(
 	ctx context.Context, o metav1.ListOptions, take func(*entry) bool,
 ) (*internalversion.List, error) {
-	body, err := c.get(ctx, c.lists, o)
+	return c.listWithin(ctx, o, limits{c.patience(c.tuning.listing), c.tuning.progress}, take)
+}
+
+// listWithin is list with other limits.
+func (c *apiClient) listWithin(
+	ctx context.Context, o metav1.ListOptions, within limits, take func(*entry) bool,
+) (*internalversion.List, error) {
+	body, err := c.get(ctx, c.lists, o, within)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
+	body.heard = func() { c.hearing.hear() }
 	return readList(body, c.reader, take)
 }
 
 // get sends a request for the selection's objects, and returns the body of the response, which ends
-// with ctx.
+// with ctx, or when nothing has come within the limits.
 func (c *apiClient) get(
-	ctx context.Context, through *rest.RESTClient, o metav1.ListOptions,
-) (io.ReadCloser, error) {
-	return through.Get().AbsPath(c.selection.path()...).
-		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
-		Stream(ctx)
+	ctx context.Context, through *rest.RESTClient, o metav1.ListOptions, within limits,
+) (*answerBody, error) {
+	body, err := within.limited(ctx, func(ctx context.Context) (io.ReadCloser, error) {
+		// client-go would repeat a request in silence that the server refuses for the moment.
+		return through.Get().MaxRetries(0).AbsPath(c.selection.path()...).
+			SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
+			Stream(ctx)
+	})
+	if _, isSilent := errors.AsType[*silentError](err); isSilent {
+		c.hearing.mutes.Add(1)
+	} else if ctx.Err() == nil {
+		c.hearing.mutes.Store(0)
+	}
+	return body, err
 }
 
 // path returns the path of the selection's objects.

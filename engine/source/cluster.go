@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	namespaces := client.Resource(resource)
 	refused, missing := 0, 0
 	for pause := s.tuning.pause; ; pause = min(2*pause, s.tuning.unreachablePause) {
-		system, err := namespaces.Get(ctx, "kube-system", metav1.GetOptions{})
+		system, err := s.kubeSystem(ctx, namespaces)
 		switch {
 		case err == nil:
 			s.reach.back()
@@ -60,6 +61,19 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	}
 }
 
+// kubeSystem asks for the namespace kube-system, and waits for the answer for a limited time.
+func (s *Informers) kubeSystem(
+	ctx context.Context, namespaces metadata.Getter,
+) (*metav1.PartialObjectMetadata, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, s.tuning.answer, &silentError{after: s.tuning.answer})
+	defer cancel()
+	system, err := namespaces.Namespace("").Get(limited, "kube-system", metav1.GetOptions{})
+	if silent, ok := errors.AsType[*silentError](context.Cause(limited)); ok && err != nil {
+		return nil, silent
+	}
+	return system, err
+}
+
 // unreachable shows in the informers' state why the API server could not be asked for the cluster's
 // uid.
 func (s *Informers) unreachable(err error) {
@@ -67,6 +81,8 @@ func (s *Informers) unreachable(err error) {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		reason = "the API server refuses the credentials: " + reasonOf(err)
+	case errors.As(err, new(*silentError)):
+		reason = reasonOf(err)
 	case !isUnreachable(err):
 		reason = "the API server does not answer: " + reasonOf(err)
 	}

@@ -35,7 +35,7 @@ func (f *fickle) under(config *rest.Config) *rest.Config {
 			q := r.URL.Query()
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if !q.Has("watch") || q.Has("sendInitialEvents") {
+			if !q.Has("watch") && !isPosition(r) || q.Has("sendInitialEvents") {
 				f.states++
 			}
 			answer.Body = &pieces{ReadCloser: answer.Body, from: f, breaks: q.Has("watch")}

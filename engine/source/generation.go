@@ -56,6 +56,9 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 		informer: i, saved: saved, told: g.told, handed: g.handed,
 		floor: i.LastSyncResourceVersion(),
 	}
+	if i.isAhead.Swap(false) {
+		g.wire.floor = ""
+	}
 	// ResyncPeriod stays 0, because client-go would hand over every object at once. The feed does
 	// the resyncs.
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -136,6 +139,8 @@ func (g *generation) run(ctx context.Context) error {
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
+		g.informer.hearing.reach(g.wire.version)
+		g.informer.hearing.take(g.wire.asked)
 		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key string) bool {
 			_, ok, _ := g.store.GetByKey(key)
 			return ok
@@ -191,5 +196,8 @@ func (g *generation) take(obj any, on func(*object.Object, arrival)) {
 	}
 	on(e.Object, came)
 	came.tree.Release()
+	if came.number > 0 {
+		g.informer.hearing.reach(e.ResourceVersion())
+	}
 	g.informer.gate.leave(came.number, g.informer.reached)
 }

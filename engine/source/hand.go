@@ -25,6 +25,7 @@ type Hand struct {
 // Hand returns the Hand of an informer. It is called once, after Consume and Restore. It begins an
 // informer with a fixed object.
 func (i *Informer) Hand() *Hand {
+	i.hearing.isGiven = true
 	i.feed.sort() // a fixed informer that a reload begins may be visited already
 	i.health.listing()
 	h := &Hand{informer: i}

@@ -1,11 +1,14 @@
 package source
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/internal/seldom"
 )
 
 // State is the condition of an informer.
@@ -45,11 +48,23 @@ type health struct {
 	state   State
 	reason  string
 	since   time.Time
-	synced  bool          // the consumer has taken what the server had when the informer began
-	told    bool          // the current trouble was logged
-	ended   time.Time     // when the last trouble of a synced informer ended
-	changed chan struct{} // closed and replaced at each change
+	synced  bool           // the consumer has taken what the server had when the informer began
+	told    bool           // the current trouble was logged
+	said    string         // the kind of its reason that was logged last; or empty
+	ended   time.Time      // when the last trouble of a synced informer ended
+	doubts  [doubts]string // why the informer is failing although the server answers; or empty
+	changed chan struct{}  // closed and replaced at each change
 }
+
+// doubt is a reason for which an informer is failing although the server answers. Only what disproves
+// it ends it.
+type doubt uint8
+
+const (
+	silentWatch doubt = iota // nothing comes on its watch
+	brokenWatch              // each of its watches breaks
+	doubts                   // how many there are
+)
 
 func newHealth(log *slog.Logger, sayer *sayer, name string) *health {
 	return &health{
@@ -114,6 +129,7 @@ func (h *health) notServed(reason string, objects int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.synced, h.told = h.synced && objects > 0, false
+	h.doubts = [doubts]string{}
 	if !h.set(NotServed, reason) {
 		return
 	}
@@ -150,18 +166,38 @@ func (h *health) gone(objects int64) {
 	}
 }
 
-// trouble sets Forbidden or Failing. It logs the trouble only if this informer alone has it;
-// otherwise reach logs it.
+// trouble sets Forbidden or Failing. It logs each kind of reason once, and once a minute if trouble
+// comes and goes. Trouble that outlasts that minute is logged when it ends. It logs only what this
+// informer alone has; otherwise reach logs it.
 func (h *health) trouble(state State, reason string, alone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.set(state, reason) && alone && h.sayer.may(h.name+" is "+state.String()) {
-		h.told = true
+	if h.set(state, reason) {
+		h.said = ""
+	}
+	kind := seldom.Kind(reason)
+	if alone && h.said != kind && h.sayer.may(h.name+" is "+state.String()+": "+kind) {
+		h.told, h.said = true, kind
 		h.log.Warn("source is "+state.String()+", trying again", "reason", reason)
 	}
 }
 
-// well ends trouble. It also ends the wait for a resource that the informer tried although
+// doubt sets Failing until dispel is called for the same doubt, and well after that.
+func (h *health) doubt(d doubt, reason string) {
+	h.mu.Lock()
+	h.doubts[d] = reason
+	h.mu.Unlock()
+	h.trouble(Failing, reason, true)
+}
+
+// dispel ends a doubt.
+func (h *health) dispel(d doubt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubts[d] = ""
+}
+
+// well ends trouble, unless there is a doubt. It also ends the wait for a resource that the informer tried although
 // discovery did not confirm it.
 func (h *health) well() {
 	h.mu.Lock()
@@ -174,11 +210,15 @@ func (h *health) well() {
 	default:
 		return
 	}
+	if doubt := cmp.Or(h.doubts[:]...); doubt != "" {
+		h.set(Failing, doubt)
+		return
+	}
 	if h.told {
 		h.log.Info("source works again",
 			"was", h.state.String(), "for", h.clock.Since(h.since).Round(time.Millisecond))
 	}
-	h.told = false
+	h.told, h.said = false, ""
 	if h.synced {
 		h.set(Synced, "")
 		h.ended = h.clock.Now()

@@ -22,18 +22,25 @@ import (
 // It has more fields than most types. The wire, the readers, the indexes and the feed of one
 // selection meet here, and each has its own state.
 type Informer struct {
-	parent *Informers
-	sel    Selection
-	log    *slog.Logger
-	client *apiClient
-	health *health
-	counts counts
-	pace   pace // of watches
-	relist pace // of generations
-	gate   *gate
-	feed   *feed
-	saved  *Saved // the start of the first generation; only run uses it later
-	fixed  []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
+	parent     *Informers
+	sel        Selection
+	log        *slog.Logger
+	client     *apiClient
+	health     *health
+	hearing    *hearing
+	strikes    strikes // of watches
+	confirming *confirming
+	counts     counts
+	pace       pace // of watches
+	relist     pace // of generations
+	gate       *gate
+	feed       *feed
+	// lists says that the server does not end the initial events of watches: see errEndless.
+	lists atomic.Bool
+	// isAhead says that the server is at an earlier resourceVersion than the cache.
+	isAhead atomic.Bool
+	saved   *Saved // the start of the first generation; only run uses it later
+	fixed   []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
 	shape   atomic.Pointer[shape]      // never nil; how objects are read
 	present atomic.Pointer[generation] // never nil; the generation whose store is read
@@ -71,7 +78,11 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
-	i.client, _ = newClient(parent.config, parent.over, sel, &entryReader{i}) // New has tried it
+	i.hearing = &hearing{clock: parent.clock, doubted: make(chan struct{}, 1)}
+	i.confirming = newConfirming(i)
+	// New has tried it.
+	i.client, _ = newClient(
+		parent.config, parent.over, sel, &entryReader{i}, i.hearing, &parent.tuning)
 	i.emptyGeneration()
 	return i
 }
@@ -184,6 +195,7 @@ func (i *Informer) run(ctx context.Context) {
 	}
 	running.Go(func() { i.feed.run(ctx) })
 	running.Go(func() { i.sayProgress(ctx) })
+	running.Go(func() { i.confirming.run(ctx) })
 
 	// Objects of the first list existed before. Later ones, also of a resource that was not served
 	// before, count as added.
@@ -265,9 +277,16 @@ func (i *Informer) progress(began time.Time) string {
 // reached handles a mark that was reached.
 func (i *Informer) reached(m mark) {
 	i.feed.reached(m)
+	i.hearing.reach(m.position)
 	if m.caughtUp {
 		i.health.listed(i.counts.objects.Load())
 	}
+}
+
+// asks returns a client for questions about the server's position.
+func (i *Informer) asks() (client *apiClient) {
+	i.feed.visit(func(known iter.Seq[*object.Object]) { client = i.client.within(known) })
+	return client
 }
 
 // unreadable counts an unreadable object, and logs it without its content.
@@ -293,6 +312,8 @@ type Stats struct {
 	Watches         uint64 // watches opened
 	Pending         int    // watch events on their way to the consumer
 	ResourceVersion string // of the cache
+	// LastHeard is when the server was last heard: see hearing. It is zero if it never was.
+	LastHeard time.Time
 }
 
 // Stats returns the current numbers. It is cheap.
@@ -313,6 +334,7 @@ func (i *Informer) Stats() Stats {
 		IndexPanics: c.indexPanics.Load(), ConsumerPanics: c.panics.Load(),
 		Lists: c.lists.Load(), Watches: c.watches.Load(),
 		Pending: i.gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),
+		LastHeard: i.hearing.last(),
 	}
 }
 

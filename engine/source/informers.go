@@ -61,6 +61,16 @@ type tuning struct {
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
+
+	// How long requests wait: see limits and hearing.
+	answer   time.Duration // for a watch or a small answer to begin
+	listing  time.Duration // for a list to begin
+	progress time.Duration // for the next bytes of an answer
+	closing  time.Duration // for the bookmark that ends the initial events of a watch, or for any
+	quiet    time.Duration // for anything on a watch
+	proof    time.Duration // for anything on a watch that is a probe
+	probe    time.Duration // how long a probe lasts; whole seconds
+	brief    time.Duration // how long a watch without regular bookmarks lasts; whole seconds
 	// A resumed watch on which nothing comes for the time silence has caught up. If the server has
 	// answered another request since the watch was opened, a multiple of the time that took is enough
 	// (see answer.hush), but at least hush, or partHush if parts of objects were saved, and at most
@@ -73,6 +83,9 @@ var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
 	calm: time.Minute, silence: time.Second,
+	answer: 15 * time.Second, listing: 75 * time.Second, progress: 30 * time.Second,
+	closing: 30 * time.Second, quiet: 70 * time.Second, proof: 15 * time.Second,
+	probe: 10 * time.Second, brief: time.Minute,
 	hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
 }
 
@@ -105,7 +118,7 @@ func New(
 		return nil, fmt.Errorf("source: %w", err)
 	}
 	over := transports{lists: client, watches: watches}
-	asks, err := newClient(config, over, Selection{}, nil)
+	asks, err := newClient(config, over, Selection{}, nil, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}

@@ -381,7 +381,7 @@ func TestHushFollowsTheServersAnswer(t *testing.T) {
 		{late, 50 * time.Millisecond, true, 500 * time.Millisecond},
 		{now, time.Minute, true, time.Second},
 	} {
-		a := answer{time.Now().Add(-c.ago), c.took}
+		a := answer{at: time.Now().Add(-c.ago), took: c.took}
 		if got := a.hush(set, c.isPartial); got != c.want {
 			t.Errorf("%+v: the watch must be silent for %v", c, got)
 		}

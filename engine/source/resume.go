@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	processors "runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +44,7 @@ type resumption struct {
 func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 	saved := w.saved
 	w.saved = nil
-	w.asks = w.informer.client.within(saved)
+	w.asks = w.informer.client.within(slices.Values(saved.Objects))
 	current, err := w.mayResume(ctx, saved)
 	if err != nil {
 		level := slog.LevelInfo
@@ -60,6 +62,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 	o.SendInitialEvents, o.ResourceVersionMatch = nil, ""
 	o.ResourceVersion = saved.ResourceVersion
 	w.narrow(&o)
+	w.shorten(&o, false)
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
 	if err != nil {
@@ -92,10 +95,11 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 	return true
 }
 
-// answer says when the server answered a request, and how long that took.
+// answer says when the server answered a request, how long that took, and its resourceVersion.
 type answer struct {
-	at   time.Time
-	took time.Duration
+	at      time.Time
+	took    time.Duration
+	version string
 }
 
 // hush returns how long a resumed watch must be silent after the answer, so that it has caught up. A
@@ -123,11 +127,17 @@ func (w *wire) ask(ctx context.Context) (answered <-chan answer) {
 	}
 	answers := make(chan answer, 1)
 	began := time.Now()
+	asks := w.asks
 	go func() {
 		defer w.calls.end()
-		if _, err := w.asks.current(ctx); err == nil {
+		version, err := asks.current(ctx)
+		if refuses(err) && asks != w.informer.client { // the namespace may be what is refused
+			began = time.Now()
+			version, err = w.informer.client.current(ctx)
+		}
+		if err == nil {
 			now := time.Now()
-			answers <- answer{now, now.Sub(began)}
+			answers <- answer{now, now.Sub(began), version}
 		}
 	}()
 	return answers
@@ -192,15 +202,23 @@ func refuses(err error) bool {
 // nobody is a name that no object has.
 const nobody = "informd.dev-no-such-object"
 
-// within returns a client for current. If the saved objects have namespaces, it asks in a namespace
+// within returns a client for current. If the objects have namespaces, it asks in a namespace
 // that every cluster has, because kube-apiserver then looks up one name. In all namespaces, it would
 // look through all objects: a tenth of a second for 100,000.
-func (c *apiClient) within(saved *Saved) *apiClient {
-	if c.selection.Namespace != "" || len(saved.Objects) == 0 || saved.Objects[0].Namespace() == "" {
-		return c
+func (c *apiClient) within(objects iter.Seq[*object.Object]) *apiClient {
+	for o := range objects {
+		if c.selection.Namespace == "" && o.Namespace() != "" {
+			return c.in(metav1.NamespaceDefault)
+		}
+		break
 	}
+	return c
+}
+
+// in returns a client for the selection's objects in a namespace.
+func (c *apiClient) in(namespace string) *apiClient {
 	one := *c
-	one.selection.Namespace = metav1.NamespaceDefault
+	one.selection.Namespace = namespace
 	return &one
 }
 
@@ -208,7 +226,8 @@ func (c *apiClient) within(saved *Saved) *apiClient {
 func (c *apiClient) current(ctx context.Context) (string, error) {
 	selector := fields.OneTermEqualSelector("metadata.name", nobody)
 	o := metav1.ListOptions{FieldSelector: selector.String()}
-	list, err := c.list(ctx, o, func(*entry) bool { return false })
+	wait := c.patience(c.tuning.answer)
+	list, err := c.listWithin(ctx, o, limits{wait, wait}, func(*entry) bool { return false })
 	if err != nil {
 		return "", err
 	}

@@ -53,13 +53,15 @@ type reach struct {
 func (r *reach) away(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost {
-		return
+	if !r.lost {
+		r.lost, r.told, r.when = true, false, r.clock.Now()
 	}
-	r.lost, r.when = true, r.clock.Now()
-	if r.told = r.may("away"); r.told {
-		r.log.Warn("waiting for the API server", "reason", reason)
+	if r.told || !r.may("away") {
+		return // if it lasts, the next attempt after the minute says so
 	}
+	r.told = true
+	r.log.Warn("waiting for the API server", "reason", reason,
+		"for", r.clock.Since(r.when).Round(time.Millisecond))
 }
 
 // back notes that the API server has answered.

@@ -78,6 +78,8 @@ func (s *script) serve(t *testing.T) *rest.Config {
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
+	case isPosition(r): // it has seen more than anybody
+		s.send(w, r, reply{body: podList(`"resourceVersion":"1000000"`)})
 	case r.URL.Path != "/api/v1/pods":
 		s.t.Errorf("a request for %s", r.URL)
 	case !q.Has("watch"):

@@ -23,6 +23,7 @@ type stream struct {
 	frames frameReader
 	reader *entryReader
 	scan   scan.Scanner
+	lasts  time.Duration // what the request asked for; 0 if nothing
 }
 
 func newStream(body io.ReadCloser, r *entryReader) *stream {
@@ -32,6 +33,16 @@ func newStream(body io.ReadCloser, r *entryReader) *stream {
 
 // close closes the body, which ends the watch.
 func (s *stream) close() { _ = s.body.Close() }
+
+// cut makes next return an error, also while it waits. Any goroutine may call it.
+func (s *stream) cut() {
+	if b, ok := s.body.ReadCloser.(*answerBody); ok {
+		b.cut()
+	}
+}
+
+// age returns how long ago the watch was opened.
+func (s *stream) age() time.Duration { return time.Since(s.body.made) }
 
 // waited returns how long next has been waiting for the server, and 0 if it is not.
 func (s *stream) waited() time.Duration { return s.body.waited() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -28,9 +29,13 @@ type watching struct {
 	wire   *wire
 	cancel context.CancelFunc
 	events chan watch.Event // the reflector receives every event, unless the generation ends
-	// answered gets the server's answer to a request that followed the opening of a resumed watch.
-	// It is nil otherwise.
+	// answered gets the server's answer to a request that followed the opening of a watch that goes
+	// on from a position. It is nil otherwise.
 	answered <-chan answer
+
+	// opened is the resourceVersion from which the server's watch was opened, or empty for one with
+	// initial events. It changes only between two attendants.
+	opened string
 
 	// mu is held while events are passed on, and while the attendant acts. It guards the fields
 	// below, and wire.current.
@@ -38,13 +43,20 @@ type watching struct {
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
 	steady  chan struct{}      // closed once neither initial events nor wire.current are awaited
+	came    time.Time          // when the last frames came; zero before the first
+	changed time.Time          // when the first initial event came that is no addition; or zero
+	isProbe bool               // the server's watch was silent: the present one is a probe
 }
 
 func newWatching(w *wire, o metav1.ListOptions, cancel context.CancelFunc) *watching {
-	return &watching{
+	out := &watching{
 		wire: w, cancel: cancel, events: make(chan watch.Event, readAhead),
 		options: o, initial: sendsInitialEvents(o), steady: make(chan struct{}),
 	}
+	if !out.initial {
+		out.opened = o.ResourceVersion
+	}
+	return out
 }
 
 // ResultChan is closed when the watch ends.
@@ -69,15 +81,19 @@ func (w *watching) run(ctx context.Context, inner *stream, release func()) {
 		if over || w.initial || position(w.options.ResourceVersion) == "" {
 			return
 		}
+		o := w.options
+		w.wire.shorten(&o, w.isProbe)
+		w.opened = o.ResourceVersion
 		var err error
-		inner, release, err = w.wire.open(ctx, w.options)
+		inner, release, err = w.wire.open(ctx, o)
 		if err != nil {
 			w.report(ctx, err)
 			return
 		}
-		if w.wire.current != "" {
-			w.answered = w.wire.ask(ctx)
+		if w.wire.asks == nil {
+			w.wire.asks = w.wire.informer.asks()
 		}
+		w.answered = w.wire.ask(ctx)
 	}
 }
 
@@ -105,6 +121,7 @@ func (w *watching) mark(caughtUp bool) {
 func (w *watching) report(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && ctx.Err() == nil {
+		w.wire.informer.broke(reasonOf(err))
 		s := status.Status()
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &s})
 	}
@@ -133,14 +150,18 @@ func (w *watching) forward(ctx context.Context, inner *stream, release func()) (
 	var read []received
 	for isWell, more := false, true; more; {
 		read = inner.read(read[:0], readAhead)
-		if !isWell && read[0].err == nil && read[0].event.Type != watch.Error {
+		hears := read[0].err == nil && read[0].event.Type != watch.Error
+		w.mu.Lock()
+		if hears {
+			w.hear()
+		}
+		if hears && !isWell {
 			isWell = true
 			w.wire.well()
 			w.wire.garbled.Store(false)
 		}
-		w.mu.Lock()
 		for n := 0; more && n < len(read); n++ {
-			more, over = w.take(ctx, read[n].event, read[n].err, release)
+			more, over = w.take(ctx, inner, read[n].event, read[n].err, release)
 		}
 		if !more {
 			stop() // the attendant must not move the watch after that
@@ -155,14 +176,20 @@ func (w *watching) forward(ctx context.Context, inner *stream, release func()) (
 // take passes on what next of a stream has returned. more is false if the stream is over, and over
 // is true if the whole watch is. w.mu is held, as it is for all that take calls.
 func (w *watching) take(
-	ctx context.Context, ev watch.Event, err error, release func(),
+	ctx context.Context, inner *stream, ev watch.Event, err error, release func(),
 ) (more, over bool) {
 	switch {
 	case ctx.Err() != nil:
 		return false, true
+	case err == io.EOF && w.isDue(inner):
+		w.ended()
+		return false, false
 	case err != nil:
 		return false, isGarbled(err) && w.garbled(ctx, err)
 	case ev.Type == watch.Error:
+		if status, ok := ev.Object.(*metav1.Status); ok {
+			w.wire.informer.broke(reasonOf(&apierrors.StatusError{ErrStatus: *status}))
+		}
 		w.fail(ctx, ev)
 		return false, true
 	case !w.pass(ctx, ev, release):
@@ -189,7 +216,9 @@ func (w *watching) checkSteady() {
 const looks = 4
 
 // attend does what no event brings about, until ctx ends:
-//   - A watch without events proves well by lasting.
+//   - A watch without events proves well by lasting, unless it is a probe.
+//   - A watch on which nothing comes is cut: see hearing.
+//   - A watch from a position that the server has not reached ends the generation.
 //   - A resumed watch has caught up once the server is silent. An idle resource's first bookmark
 //     can take a minute.
 //   - A steady watch ends when the informer is to keep more of its objects. Before that, the list,
@@ -198,7 +227,12 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	tuning := w.wire.tuning()
 	proven := time.NewTimer(tuning.short)
 	defer proven.Stop()
+	hush := newOverhearing(w, inner)
+	defer hush.timer.Stop()
+	calm := time.NewTimer(tuning.calm)
+	defer calm.Stop()
 	answered, pause, silent := w.answered, tuning.silence/looks, 0
+	w.answered = nil
 	look := time.NewTimer(pause)
 	defer look.Stop()
 	steady, handed, widened := w.steady, (<-chan struct{})(nil), (<-chan struct{})(nil)
@@ -207,11 +241,23 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-ctx.Done():
 			return
 		case <-proven.C:
-			w.wire.well()
+			w.lasts(ctx)
+		case <-w.wire.informer.hearing.doubted:
+			hush.doubt(ctx)
+		case <-calm.C:
+			w.wire.informer.held()
+			w.lasts(ctx)
+		case <-hush.timer.C:
+			hush.look(ctx)
 		case a := <-answered:
-			hush := a.hush(tuning, w.wire.parts)
-			answered, pause, silent = nil, min(pause, hush/looks), 0
-			look.Reset(pause)
+			if w.isBefore(ctx, a) {
+				return
+			}
+			answered = nil
+			if steady != nil {
+				pause, silent = min(pause, a.hush(tuning, w.wire.parts)/looks), 0
+				look.Reset(pause)
+			}
 		case <-look.C:
 			if silent++; !w.isSilent(ctx, inner, pause, silent) {
 				silent = 0
@@ -219,7 +265,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 			look.Reset(pause)
 		case <-steady:
 			look.Stop()
-			answered, steady, handed = nil, nil, w.wire.handed
+			steady, handed = nil, w.wire.handed
 		case <-handed:
 			handed, widened = nil, w.wire.widened
 		case <-widened:
@@ -281,6 +327,7 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 // may be to blame. The second time in a row, the reflector lists. over is true if the whole watch is
 // over.
 func (w *watching) garbled(ctx context.Context, err error) (over bool) {
+	w.wire.informer.broke(reasonOf(err))
 	if !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
@@ -320,6 +367,7 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	}
 	if !w.initial {
 		w.options.ResourceVersion = o.ResourceVersion()
+		w.wire.informer.hearing.isRegular.CompareAndSwap(false, !ended)
 	}
 	if !w.send(ctx, ev) {
 		return false
@@ -339,6 +387,9 @@ func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
 	if !ok {
 		return true
+	}
+	if ev.Type != watch.Added && w.changed.IsZero() {
+		w.changed = w.came
 	}
 	if !w.wire.initial(e) {
 		if ev.Type == watch.Added || e.Name() == "" {

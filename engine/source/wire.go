@@ -49,6 +49,7 @@ type wire struct {
 	floor   string // the list may not be older; empty once the server has refused it
 
 	version string      // of the list; empty if no watch can go on from it
+	asked   time.Time   // when the list was requested; zero if the server could give an older state
 	listed  atomic.Bool // client-go has the whole list
 	garbled atomic.Bool // the last watch ended with something that is no event
 	calls   calls
@@ -87,7 +88,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		}
 		defer release()
 		if o.Continue == "" {
-			w.informer.counts.received.Store(0)
+			w.begins(o)
 		}
 		list, err = w.informer.client.list(ctx, o, w.initial)
 		return err
@@ -107,6 +108,15 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		w.informer.counts.lists.Add(1)
 	}
 	return list, nil
+}
+
+// begins notes that a list begins.
+func (w *wire) begins(o metav1.ListOptions) {
+	w.informer.counts.received.Store(0)
+	w.asked = time.Time{}
+	if o.ResourceVersion == "" {
+		w.asked = w.informer.parent.clock.Now()
+	}
 }
 
 // again ends the generation once the consumer has taken all of its events. The next generation
@@ -163,6 +173,9 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	if isInitial && w.exact != "" {
 		return nil, errExact
 	}
+	if isInitial && w.informer.lists.Load() {
+		return nil, errEndless
+	}
 	if r := w.resumption; r != nil {
 		w.resumption = nil
 		w.calls.end() // its goroutine has a call of its own
@@ -174,6 +187,9 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	w.narrow(&o)
 	if isInitial {
 		w.raise(&o)
+		w.begins(o)
+	} else {
+		w.shorten(&o, false)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
@@ -190,6 +206,24 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 		out.run(ctx, inner, release)
 	}()
 	return out, nil
+}
+
+// errEndless answers the reflector's request for a watch with initial events, if the server does not
+// end them. The reflector then lists.
+var errEndless = errors.New("the server does not end the initial events of watches")
+
+// shorten sets how long a watch lasts, if that is shorter than usual: see hearing.
+func (w *wire) shorten(o *metav1.ListOptions, isProbe bool) {
+	lasts := time.Duration(0)
+	switch {
+	case isProbe:
+		lasts = w.tuning().probe
+	case !w.informer.hearing.isRegular.Load():
+		lasts = w.tuning().brief
+	default:
+		return
+	}
+	o.TimeoutSeconds = new(int64(lasts / time.Second))
 }
 
 // open opens a watch. release frees the slot of the watch, and may be called late or twice.
@@ -312,7 +346,10 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 // see absence.
 func (w *wire) explain(ctx context.Context, err error) (most time.Duration, unserved bool) {
 	reason := reasonOf(err)
+	_, isMute := errors.AsType[*silentError](err)
 	switch {
+	case isMute:
+		w.informer.health.trouble(Failing, reason, true)
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		w.reach().back()
 		switch answer, why := w.informer.parent.served.ask(ctx, w.informer.sel); {

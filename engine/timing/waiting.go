@@ -62,6 +62,21 @@ func (w *Waiting) All() iter.Seq2[string, int64] {
 	}
 }
 
+// Until returns the objects whose time is at most at, in no order but that of the heap: the first
+// comes first. It looks at no others, besides two for each.
+func (w *Waiting) Until(at int64) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		var visit func(i uint32) bool
+		visit = func(i uint32) bool {
+			if i >= uint32(len(w.heap)) || w.entries[w.heap[i]].at > at {
+				return true
+			}
+			return yield(w.entries[w.heap[i]].key) && visit(2*i+1) && visit(2*i+2)
+		}
+		visit(0)
+	}
+}
+
 // Put adds an object, or replaces its key's memory and its time.
 func (w *Waiting) Put(key string, at int64) {
 	if place, ok := w.find(key); ok {

@@ -53,6 +53,20 @@ func check(t *testing.T, w *timing.Waiting, want map[string]int64, key string) {
 	if wantAt, wantOK := want[key]; at != wantAt || ok != wantOK {
 		t.Errorf("Get(%s) gives %d, %t, want %d, %t", key, at, ok, wantAt, wantOK)
 	}
+	until := 0
+	for other := range w.Until(10) {
+		if until++; want[other] > 10 {
+			t.Errorf("Until(10) has %s, at %d", other, want[other])
+		}
+	}
+	for _, at := range want {
+		if at <= 10 {
+			until--
+		}
+	}
+	if until != 0 {
+		t.Errorf("Until(10) has %d objects too many", until)
+	}
 	first, at, ok := w.First()
 	if ok != (len(want) > 0) || ok && want[first] != at {
 		t.Errorf("First gives %s at %d, %t", first, at, ok)

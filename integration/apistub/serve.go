@@ -24,6 +24,11 @@ type request struct {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	out := &stalling{ResponseWriter: w, server: s, request: r}
+	if w = out; !out.begins() {
+		return
+	}
+	defer out.allowed() // its end stalls, too
 	s.mu.Lock()
 	fail := s.fail
 	s.mu.Unlock()

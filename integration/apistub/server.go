@@ -62,6 +62,7 @@ type Server struct {
 	gate        chan struct{} // nil, or closed by the release of HoldLists
 	forbidden   map[schema.GroupVersionResource]bool
 	fail        func(*http.Request) *metav1.Status
+	stall       func(*http.Request) Place
 }
 
 // Requests counts the requests for resources, also refused ones and those for resources that are

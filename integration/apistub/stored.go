@@ -40,6 +40,20 @@ func (r *stored) expire(rv int64) {
 	r.events, r.floor = nil, rv
 }
 
+// restore undoes what came after rv. It returns false if that is forgotten.
+func (r *stored) restore(rv int64) bool {
+	events, ok := r.after(rv)
+	for _, e := range slices.Backward(events) {
+		if key := cmp.Or(e.doc, e.prev).key(); e.prev == nil {
+			delete(r.objects, key)
+		} else {
+			r.objects[key] = e.prev
+		}
+	}
+	r.events = r.events[:len(r.events)-len(events)]
+	return ok
+}
+
 func (r *stored) oldest() int64 { return r.floor }
 
 func (r *stored) since(rv int64) (iter.Seq[event], bool) {

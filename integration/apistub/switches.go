@@ -45,6 +45,26 @@ func (s *Server) Expire() {
 	})
 }
 
+// Restore brings back the moment of a resourceVersion, which the Server must remember, as a restore of
+// etcd from a backup does: what came later has never been, and later changes get the same
+// resourceVersions again. Open watches end.
+func (s *Server) Restore(resourceVersion string) {
+	s.tb.Helper()
+	rv, err := parseVersion(resourceVersion)
+	if err != nil {
+		s.tb.Fatalf("apistub: restore: %v", err)
+	}
+	s.set(func() {
+		s.rv = rv
+		for _, res := range s.resources {
+			if res.stored == nil || !res.stored.restore(rv) {
+				s.tb.Fatalf("apistub: restore: %v does not remember %s", res.gvr, resourceVersion)
+			}
+		}
+		s.drop(nil)
+	})
+}
+
 // SetHistory sets how many changes of each resource the Server remembers from now on. An open watch
 // misses changes if a Load exceeds that.
 func (s *Server) SetHistory(n int) {

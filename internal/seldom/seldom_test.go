@@ -22,10 +22,10 @@ func TestAllow(t *testing.T) {
 		{2, "b", 1, true, "it is another, and one was held back before it"},
 		{3, "c", 0, false, "there is no room for a third within a minute"},
 		{Interval - 1, "a", 0, false, "the minute is not over"},
-		{Interval, "a", 2, true, "the minute is over, and two were held back"},
-		{Interval + 1, "c", 0, false, "a and b are still remembered"},
-		{Interval + 2, "c", 1, true, "b is forgotten after its minute"},
-		{Interval + 3, "b", 0, false, "c has taken its place"},
+		{Interval, "a", 0, false, "the minute is over, but the place is for c, which found none"},
+		{Interval + 1, "c", 3, true, "it has the place"},
+		{Interval + 2, "a", 0, true, "b is forgotten after its minute"},
+		{Interval + 3, "b", 0, false, "a and c have the places"},
 		{0, "a", 0, false, "a clock that goes back lets nothing through twice"},
 	} {
 		if held, ok := m.Allow(start.Add(c.at), c.message); held != c.held || ok != c.ok {
@@ -70,5 +70,51 @@ func TestConcurrentUse(t *testing.T) {
 	group.Wait()
 	if through != 1 {
 		t.Errorf("let through %d times", through)
+	}
+}
+
+func TestKind(t *testing.T) {
+	for _, c := range []struct{ message, kind string }{
+		{"", ""},
+		{"no such team", "no such team"},
+		{"dial tcp 10.0.0.1:443: connect: connection refused", "dial tcp # connect: connection refused"},
+		{"read tcp 10.1.2.3:51234->10.0.0.1:443: reset", "read tcp #># reset"},
+		{"pod web-7d4b9 has 3 restarts, 4×", "pod # has # restarts, #×"},
+		{"\xff2", "\xff#"},
+	} {
+		if kind := Kind(c.message); kind != c.kind {
+			t.Errorf("the kind of %q is %q, want %q", c.message, kind, c.kind)
+		}
+	}
+}
+
+// Five kinds come all the time, and there is room for four: each is seen every other minute.
+func TestNoneIsKeptOutForEver(t *testing.T) {
+	m, start := Messages{Max: 4}, time.Unix(1_790_000_000, 0)
+	seen := map[string]int{}
+	const minutes = 20
+	for second := range minutes * 60 {
+		for _, kind := range []string{"a", "b", "c", "d", "e"} {
+			if _, ok := m.Allow(start.Add(time.Duration(second)*time.Second), kind); ok {
+				seen[kind]++
+			}
+		}
+	}
+	for _, kind := range []string{"a", "b", "c", "d", "e"} {
+		if seen[kind] < minutes/2 {
+			t.Errorf("%s was let through %d times in %d minutes", kind, seen[kind], minutes)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	m, start, through := Messages{Times: 3}, time.Unix(1_790_000_000, 0), 0
+	for second := range 120 {
+		if _, ok := m.Allow(start.Add(time.Duration(second)*time.Second), "a"); ok {
+			through++
+		}
+	}
+	if through != 6 {
+		t.Errorf("let through %d times in two minutes, want 6", through)
 	}
 }

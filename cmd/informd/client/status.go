@@ -87,7 +87,7 @@ func writeStatus(
 		title string
 		write func(io.Writer) error
 	}{
-		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources, as) }},
+		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources, as, now) }},
 		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules, as, now) }},
 		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, as, now) }},
 		{"METRICS", func(w io.Writer) error { return writeMetrics(w, s.Metrics, as) }},
@@ -105,19 +105,26 @@ func writeStatus(
 	return out.Flush()
 }
 
-func writeSources(w io.Writer, sources []control.SourceStatus, as shape) error {
+func writeSources(
+	w io.Writer, sources []control.SourceStatus, as shape, now time.Time,
+) error {
 	if len(sources) == 0 {
 		return none(w, "no sources: informd watches nothing")
 	}
 	header := []string{"NAME", "RESOURCE", "OBJECTS", "LAG", "STATE"}
 	if as.wide {
-		header = append(header, "RESOURCEVERSION", "UNREADABLE")
+		header = append(header, "RESOURCEVERSION", "UNREADABLE", "HEARD")
 	}
 	t := newTableWithin(w, as.most, header...)
 	for _, s := range sources {
 		cells := []string{s.Name, s.Resource, strconv.Itoa(s.Objects), strconv.Itoa(s.Lag), s.State}
 		if as.wide {
-			cells = append(cells, s.ResourceVersion, strconv.FormatUint(s.Unreadable, 10))
+			var heard time.Time
+			if s.LastHeard != nil {
+				heard = *s.LastHeard
+			}
+			cells = append(cells, s.ResourceVersion, strconv.FormatUint(s.Unreadable, 10),
+				age(now, heard))
 		}
 		t.row(cells...)
 	}

@@ -195,11 +195,13 @@ type SourceStatus struct {
 	Objects  int    `json:"objects"`
 	// ResourceVersion is the one of the informer that is furthest behind. It is empty until each
 	// informer has listed.
-	ResourceVersion string   `json:"resourceVersion,omitempty"`
-	Lag             int      `json:"lag"`        // changes received and not evaluated
-	Unreadable      uint64   `json:"unreadable"` // objects that were left out
-	IndexErrors     uint64   `json:"indexErrors"`
-	Indexes         []string `json:"indexes,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	Lag             int    `json:"lag"` // changes received and not evaluated
+	// LastHeard is when the API server was last heard; nil if it was not.
+	LastHeard   *time.Time `json:"lastHeard,omitempty"`
+	Unreadable  uint64     `json:"unreadable"` // objects that were left out
+	IndexErrors uint64     `json:"indexErrors"`
+	Indexes     []string   `json:"indexes,omitempty"`
 	// Misfits are what the cluster's schemas rule out in the source's indexes, each with its place.
 	Misfits []string `json:"misfits,omitempty"`
 }

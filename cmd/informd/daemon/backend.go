@@ -82,6 +82,9 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
 			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors, Misfits: b.fitting.misfitsOf(s.Name),
 		}
+		if !s.LastHeard.IsZero() {
+			one.LastHeard = &s.LastHeard
+		}
 		if view, ok := b.engine.Source(s.Name); ok {
 			one.Indexes = slices.Sorted(maps.Keys(view.GetIndexers()))
 		}

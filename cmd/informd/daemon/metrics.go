@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -128,6 +129,8 @@ var (
 		"1 for the state of the source, 0 for all others.", "source", "state")
 	sourcePending = desc("informd_source_pending",
 		"Changes received from the server and not handed to rules yet.", "source")
+	sourceHeard = desc("informd_source_last_heard_seconds",
+		"Seconds since the API server was last heard: what the source knows is that old.", "source")
 	sourceSkipped = desc("informd_source_unreadable_total",
 		"Objects that could not be read and were left out.", "source")
 	indexErrors = desc("informd_source_index_errors_total",
@@ -201,7 +204,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
+		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceHeard, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
 		ruleShortened, ruleAway, ruleDropped,
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
@@ -226,6 +229,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	for _, s := range status.Sources {
 		gauge(sourceObjects, float64(s.Objects), s.Name)
 		gauge(sourcePending, float64(s.Pending), s.Name)
+		if !s.LastHeard.IsZero() {
+			gauge(sourceHeard, time.Since(s.LastHeard).Seconds(), s.Name)
+		}
 		counter(sourceSkipped, s.Unreadable, s.Name)
 		counter(indexErrors, s.IndexErrors, s.Name)
 		for event, n := range s.Deltas {
