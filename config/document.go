@@ -133,7 +133,6 @@ func shift(n *yaml.Node, lines int) {
 func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			onPanic(v)
 			document, err = nil, fmt.Errorf("yaml: cannot be parsed: %v", v)
 		}
 	}()
@@ -154,9 +153,6 @@ func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
 	}
 	return document, nil
 }
-
-// onPanic is called with each panic of the parser that decodeYAML recovers from. Tests replace it.
-var onPanic = func(any) {}
 
 // HasMore reports whether something follows the first YAML document of text: a second value without
 // a --- line before it, or one after a line with three dots. It returns false if the first document

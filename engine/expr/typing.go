@@ -88,6 +88,8 @@ type checker struct {
 	mistakes  []*Error
 	// done remembers nodes, because the parser may share them: see compiler.done.
 	done map[ast.Node]Typed
+	// negated is the operand of the last not.
+	negated ast.Node
 }
 
 type typedName struct {
@@ -272,9 +274,12 @@ func (c *checker) condition(at ast.Node, t Typed) {
 }
 
 func (c *checker) unary(n *ast.UnaryNode) Typed {
+	isNot := n.Operator == "not" || n.Operator == "!"
+	if isNot {
+		c.negated = unchained(n.Node)
+	}
 	of := c.check(n.Node)
-	switch n.Operator {
-	case "not", "!":
+	if isNot {
 		c.condition(n.Node, of)
 		return ofKind(schema.Bool)
 	}
@@ -432,7 +437,9 @@ func (c *checker) within(n *ast.BinaryNode, a, b Typed) {
 	}
 	if list, ok := unchained(n.Right).(*ast.ArrayNode); ok {
 		for _, node := range list.Nodes {
-			if one := c.check(node); a.Lacks(one.Type.Kinds()) && one.IsKnown() {
+			if isNilNode(node) {
+				c.nilWithin(n, node)
+			} else if one := c.check(node); a.Lacks(one.Type.Kinds()) && one.IsKnown() {
 				c.errorf(node, "%s is %s, which never equals %s%s", a, a.Kind(), other(one),
 					hintForKind(node, n.Left, a))
 			} else {
@@ -458,6 +465,19 @@ func (c *checker) within(n *ast.BinaryNode, a, b Typed) {
 			c.amongEnum(n.Left, element, a)
 		}
 	}
+}
+
+// nilWithin reports a nil that stands in the list of a in [nil]. in finds nil in no list, so that an
+// absent field is none of those that somebody has listed.
+func (c *checker) nilWithin(n *ast.BinaryNode, at ast.Node) {
+	left := clip(n.Left.String())
+	if c.negated == n {
+		c.errorf(at, "in never finds nil in a list, so not in holds for it: "+
+			"write %s != nil and %[1]s not in […]", left)
+		return
+	}
+	c.errorf(at, "in never finds nil in a list: "+
+		"write %s == nil or %[1]s in […]", left)
 }
 
 // needsText reports an operand of an operator of strings that is none.

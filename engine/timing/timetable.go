@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/adhocore/gronx"
 )
 
 // Timetable says when rounds over all members of a rule begin. It is immutable, and equal ones can
@@ -51,7 +49,7 @@ func (e Every) String() string { return "" }
 
 // Schedule is a Timetable of cron expressions in a time zone. Compare pointers.
 type Schedule struct {
-	cron    []string
+	cron    []*cron
 	zone    *time.Location
 	atStart bool
 	text    string
@@ -75,42 +73,16 @@ func NewSchedule(cron []string, zone string) (*Schedule, error) {
 			s.atStart = true
 			continue
 		}
-		if err := checkCron(expression); err != nil {
+		parsed, err := parseCron(expression)
+		if err != nil {
 			return nil, err
 		}
-		s.cron = append(s.cron, expression)
+		s.cron = append(s.cron, parsed)
 		if s.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, at)).IsZero() {
 			return nil, fmt.Errorf("%q never comes", expression)
 		}
 	}
 	return s, nil
-}
-
-var cronFields = []struct{ name, bounds string }{
-	{"minute", "0 to 59"}, {"hour", "0 to 23"}, {"day of the month", "1 to 31"},
-	{"month", "1 to 12, or JAN to DEC"}, {"day of the week", "0 to 6, or SUN to SAT"},
-}
-
-func checkCron(expression string) error {
-	fields := len(strings.Fields(expression))
-	isName := strings.HasPrefix(expression, "@") && expression != "@everysecond" &&
-		expression != "@5minutes"
-	if !isName && fields != 5 {
-		return fmt.Errorf("%q has %d fields; a cron expression has five: "+
-			"minute, hour, day of the month, month, day of the week", expression, fields)
-	}
-	for i, field := range strings.Fields(expression) {
-		only := []string{"*", "*", "*", "*", "*"}
-		if only[i%len(only)] = field; !isName && !gronx.IsValid(strings.Join(only, " ")) {
-			return fmt.Errorf("%q is no cron expression: %q is no %s, which goes from %s", expression,
-				field, cronFields[i].name, cronFields[i].bounds)
-		}
-	}
-	if !gronx.IsValid(expression) {
-		return fmt.Errorf("%q is no cron expression, such as \"0 3 * * *\" for three o'clock at "+
-			"night, @hourly, @daily or %s", expression, AtStart)
-	}
-	return nil
 }
 
 // Next implements Timetable.
@@ -119,58 +91,35 @@ func checkCron(expression string) error {
 // are set back, a moment that would come twice comes the first time only, unless the hour is open,
 // as in "0 * * * *".
 func (s *Schedule) Next(after time.Time) (next time.Time) {
-	for _, expression := range s.cron {
-		next = Earlier(next, s.next(expression, after.Round(0)))
+	for _, c := range s.cron {
+		next = Earlier(next, s.next(c, after.Round(0)))
 	}
 	return next
 }
 
 // next returns the next moment of one expression. It goes from one change of the clocks to the
-// next, and between them asks the library as if they never changed.
-func (s *Schedule) next(expression string, after time.Time) time.Time {
-	began := after // of the period between two changes, or later
-	for range maxChanges {
+// next, and between them asks the expression as if they never changed.
+func (s *Schedule) next(c *cron, after time.Time) time.Time {
+	never := after.Add(longestPeriod * time.Second)
+	for began := after; began.Before(never); { // began is in the period between two changes
 		_, end := began.In(s.zone).ZoneBounds()
-		at, ok := tick(expression, after, s.clockAt(began))
-		switch {
-		case !ok:
-			return time.Time{}
-		case end.IsZero() || at.Before(end):
-			if s.isRepeated(expression, at) {
-				after = at
-				continue
-			}
-			return at.In(s.zone)
-		case at.Before(end.Add(s.skipped(end))):
-			return end
+		if end.IsZero() {
+			end = never
 		}
-		began, after = end, end.Add(-time.Second)
+		at := c.next(after, end.Add(max(s.skipped(end), 0)), s.clockAt(began))
+		switch {
+		case at.IsZero():
+			began, after = end, end.Add(-time.Second)
+		case !at.Before(end):
+			return end
+		case !c.opensHour && at.Before(s.repeatedUntil(at)):
+			after = s.repeatedUntil(at).Add(-time.Second)
+		default:
+			return at.In(s.zone)
+		}
 	}
 	return time.Time{}
 }
-
-// maxChanges bounds how many changes of the clocks, and repeated moments, lie before a moment that
-// comes: some ten years of them.
-const maxChanges = 100
-
-// tick returns when an expression comes next after a time, on a clock that never changes.
-func tick(expression string, after time.Time, clock *time.Location) (at time.Time, ok bool) {
-	at = after.In(clock)
-	for range maxYears { // the library takes 29 February for 4 March in other years
-		next, err := gronx.NextTickAfter(expression, at, false)
-		if err != nil || !next.After(at) {
-			return time.Time{}, false
-		}
-		at = next
-		if isDue, err := gronx.New().IsDue(expression, at); isDue && err == nil {
-			return at, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// maxYears is the longest time between two 29 Februaries, and one more.
-const maxYears = 9
 
 // clockAt returns the clock of a moment as one that never changes.
 func (s *Schedule) clockAt(at time.Time) *time.Location {
@@ -186,14 +135,14 @@ func (s *Schedule) skipped(at time.Time) time.Duration {
 	return time.Duration(now-before) * time.Second
 }
 
-// isRepeated reports whether the moment has come already, before the clocks were set back.
-func (s *Schedule) isRepeated(expression string, at time.Time) bool {
+// repeatedUntil returns until when clocks show a time that they have shown before, after they were
+// set back before a moment; a time before the moment if they do not.
+func (s *Schedule) repeatedUntil(at time.Time) time.Time {
 	began, _ := at.In(s.zone).ZoneBounds()
-	if began.IsZero() || at.Sub(began) >= -s.skipped(began) {
-		return false
+	if began.IsZero() {
+		return began
 	}
-	segments, _ := gronx.Segments(expression) // second, minute, hour, …
-	return len(segments) > 2 && !strings.HasPrefix(segments[2], "*")
+	return began.Add(-s.skipped(began))
 }
 
 // Number implements Timetable. A number is the moment for which the round was due. So of several
@@ -205,19 +154,19 @@ func (s *Schedule) Number(now time.Time, last int64) (int64, bool) {
 
 // latest returns the latest moment until now, or the zero time.
 func (s *Schedule) latest(now time.Time) (latest time.Time) {
-	for _, expression := range s.cron {
-		if at := s.latestOf(expression, now.Round(0)); at.After(latest) {
+	for _, c := range s.cron {
+		if at := s.latestOf(c, now.Round(0)); at.After(latest) {
 			latest = at
 		}
 	}
 	return latest
 }
 
-// latestOf returns the latest moment of one expression. It searches with next, because the library
-// finds no earlier moment near a change of the clocks.
-func (s *Schedule) latestOf(expression string, now time.Time) (latest time.Time) {
+// latestOf returns the latest moment of one expression. It searches with next, which knows about
+// changes of the clocks.
+func (s *Schedule) latestOf(c *cron, now time.Time) (latest time.Time) {
 	comesAfter := func(unix int64) (at time.Time, ok bool) {
-		at = s.next(expression, time.Unix(unix, 0))
+		at = s.next(c, time.Unix(unix, 0))
 		return at, !at.IsZero() && !at.After(now)
 	}
 	end := now.Unix() // no moment comes after it
@@ -240,8 +189,9 @@ func (s *Schedule) latestOf(expression string, now time.Time) (latest time.Time)
 	return latest
 }
 
-// longestPeriod is more than there is between two moments of an expression, in seconds.
-const longestPeriod = 20 * 366 * 24 * 60 * 60
+// longestPeriod is more than there is between two moments of an expression, in seconds: between two
+// Februaries with a fifth Friday, over a year such as 2100 without a leap day.
+const longestPeriod = 41 * 366 * 24 * 60 * 60
 
 // AtStart implements Timetable.
 func (s *Schedule) AtStart() bool { return s.atStart }

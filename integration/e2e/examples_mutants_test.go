@@ -1,4 +1,4 @@
-package config_test
+package e2e
 
 import (
 	"bytes"
@@ -13,14 +13,15 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"github.com/informd/informd/cmd/informd/launch"
-	"github.com/informd/informd/cmd/informd/offline"
+	checking "github.com/informd/informd/cmd/informd/offline"
 	"github.com/informd/informd/cmd/informd/rbac"
 	"github.com/informd/informd/cmd/informd/ruletest"
 	"github.com/informd/informd/cmd/informd/schemas"
@@ -28,10 +29,9 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rights"
+	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/builtin"
 	"github.com/informd/informd/plugins/handler"
-
-	"github.com/spf13/cobra"
 )
 
 // TestHostileInputOfAnyShape checks that no manifest brings informd down, whatever shape its values
@@ -39,21 +39,14 @@ import (
 // the result what the commands and the daemon do. A panic fails it, also one that something recovers
 // from: it calls what the net of package manifests is around.
 //
-// INFORMD_SEED repeats a run. make soak tries a hundred thousand mutants.
+// make soak tries a hundred thousand mutants, and every value of others in every simple shape.
 func TestHostileInputOfAnyShape(t *testing.T) {
 	t.Parallel()
-	mutants, seed := 3000, uint64(1)
-	if os.Getenv("INFORMD_SOAK") != "" {
-		mutants, seed = 100_000, rand.Uint64()
+	mutants, of := 3000, 4
+	if harness.Soak() {
+		mutants, of = 100_000, 1
 	}
-	if text := os.Getenv("INFORMD_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("INFORMD_SEED: %v", err)
-		}
-		seed = n
-	}
-	t.Logf("INFORMD_SEED=%d", seed)
+	seed := harness.Seed(t)
 	m := &mutator{random: rand.New(rand.NewPCG(seed, seed)), bases: basesOf(t)}
 	m.collect()
 	victim := &victim{folder: t.TempDir(), found: make(map[string]bool)}
@@ -63,19 +56,27 @@ func TestHostileInputOfAnyShape(t *testing.T) {
 			t.Fatal("there are more; the rest is not tried")
 		}
 	}
-	// Each value of others, in each of the simple shapes. Then at random.
 	for _, b := range m.bases[len(m.bases)-len(others):] {
-		for files := range b.reshaped() {
+		for files := range b.reshaped(func() bool { return m.random.IntN(of) == 0 }) {
 			try(files)
 		}
 	}
 	for victim.tried < mutants {
 		try(m.mutant())
 	}
-	t.Logf("of %d mutants %d are valid", mutants, victim.valid)
-	if victim.valid < mutants/50 || victim.valid > mutants*9/10 {
-		t.Errorf("of %d mutants %d are valid: the mutator does too little, or too much",
-			mutants, victim.valid)
+	t.Logf("of %d mutants %d are valid", victim.tried, victim.valid)
+	if victim.valid < victim.tried/50 || victim.valid > victim.tried*9/10 {
+		t.Error("the mutator does too little, or too much")
+	}
+}
+
+// recovered is the last panic that package expr recovered from, and its stack.
+var recovered atomic.Pointer[string]
+
+func init() {
+	expr.OnPanic = func(cause any) {
+		text := fmt.Sprintf("%v\n%s", cause, debug.Stack())
+		recovered.Store(&text)
 	}
 }
 
@@ -125,7 +126,7 @@ func basesOf(t *testing.T) (bases []base) {
 		return string(text)
 	}
 	files := 0
-	for _, root := range []string{"../examples", "../docs"} {
+	for _, root := range []string{"../../examples", "../../docs"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			switch ext := filepath.Ext(path); {
 			case err != nil || entry.IsDir() && entry.Name() == "node_modules":
@@ -332,13 +333,17 @@ func (m *mutator) collect() {
 	}
 }
 
-// reshaped yields the files with one value after the other in another shape, and without it.
-func (b base) reshaped() iter.Seq[[]config.File] {
+// reshaped yields the files with one value after the other in another shape, and without it. It asks
+// wants before each.
+func (b base) reshaped(wants func() bool) iter.Seq[[]config.File] {
 	return func(yield func([]config.File) bool) {
 		for i, documents := range b.files {
 			for j, document := range documents {
 				for k := range placesIn(document.root) {
 					for _, v := range append(slices.Clip(shapes), nil) {
+						if !wants() {
+							continue
+						}
 						mutant := b.clone()
 						p := placesIn(mutant.open(i, j))[k]
 						if v != nil {
@@ -375,7 +380,7 @@ func (b base) open(file, at int) *yaml.Node {
 
 // mutant returns files that are changed in one to three places.
 func (m *mutator) mutant() (files []config.File) {
-	b := pick(m.random, m.bases).clone()
+	b := oneOf(m.random, m.bases).clone()
 	for range 1 + m.random.IntN(3)*m.random.IntN(2) {
 		file := m.random.IntN(len(b.files))
 		m.change(b.open(file, m.random.IntN(len(b.files[file]))))
@@ -484,20 +489,20 @@ func parsed(texts ...string) (all []*yaml.Node) {
 
 func (m *mutator) value() *yaml.Node {
 	if m.random.IntN(4) == 0 {
-		return clone(pick(m.random, m.all))
+		return clone(oneOf(m.random, m.all))
 	}
-	return clone(pick(m.random, values))
+	return clone(oneOf(m.random, values))
 }
 
-func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+func oneOf[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
 
 // add adds a field that such a mapping has elsewhere, with a value from there or any.
 func (m *mutator) add(p place) {
 	in := m.known[p.path]
-	name := pick(m.random, slices.Sorted(maps.Keys(in)))
+	name := oneOf(m.random, slices.Sorted(maps.Keys(in)))
 	v := m.value()
 	if m.random.IntN(2) == 0 {
-		v = clone(pick(m.random, in[name]))
+		v = clone(oneOf(m.random, in[name]))
 	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
 	p.parent.Content = append(p.parent.Content, key, v)
@@ -509,7 +514,7 @@ func (m *mutator) change(document *yaml.Node) {
 	if len(places) == 0 {
 		return
 	}
-	p := pick(m.random, places)
+	p := oneOf(m.random, places)
 	switch op := m.random.IntN(10); {
 	case op < 4 || p.parent.Kind == yaml.DocumentNode:
 		p.parent.Content[p.at] = m.value()
@@ -540,23 +545,25 @@ type victim struct {
 func (v *victim) try(t *testing.T, files []config.File) {
 	t.Helper()
 	v.tried++
-	fail := func(cause any) {
-		stack := string(debug.Stack())
-		if where := panicked(stack); !v.found[where] {
+	fail := func(what string) {
+		if where := panicked(what); !v.found[where] {
 			v.found[where] = true
-			t.Errorf("%v\n%s\n%s", cause, textOf(files), stack)
+			t.Errorf("%s\n%s", what, textOf(files))
 		}
 	}
-	config.OnPanic(fail)
-	expr.OnPanic = fail
 	defer func() {
 		if cause := recover(); cause != nil {
-			fail(cause)
+			fail(fmt.Sprintf("%v\n%s", cause, debug.Stack()))
+		}
+		if was := recovered.Swap(nil); was != nil {
+			fail(*was)
 		}
 	}()
-	text := v.do(files, v.tried%50 == 0)
-	if strings.Contains(text, "PANIC=") || strings.Contains(text, "panic") {
-		t.Errorf("a panic is in what it says: %s\n%s", text, textOf(files))
+	said := v.do(files, v.tried%50 == 0)
+	for _, sign := range []string{"PANIC=", "panic", "cannot be parsed", "cannot be compiled"} {
+		if strings.Contains(said, sign) {
+			fail("something recovered from a panic: " + said)
+		}
 	}
 }
 
@@ -633,7 +640,7 @@ func (v *victim) run(files []config.File) (said string) {
 		}
 	}()
 	for _, c := range []*cobra.Command{
-		offline.NewCheckCommand("v0"), rbac.NewCommand("v0"), ruletest.NewCommand(),
+		checking.NewCheckCommand("v0"), rbac.NewCommand("v0"), ruletest.NewCommand(),
 	} {
 		var out bytes.Buffer
 		c.SetArgs([]string{"-f", v.folder})
