@@ -28,8 +28,8 @@ const (
 	maxChases  = 1024 // beyond it, the oldest are forgotten
 )
 
-// Breaker slows down rules that react without end to each other's changes, or to their own. It
-// drops nothing. It is safe for concurrent use.
+// Breaker slows down rules that react without end to each other's changes, to their own, or to
+// somebody else who undoes them. It drops nothing. It is safe for concurrent use.
 type Breaker struct {
 	writes *Writes
 	now    func() time.Time
@@ -60,20 +60,21 @@ func NewBreaker(writes *Writes, now func() time.Time, log *slog.Logger) *Breaker
 
 // Delay returns how long to hold an event back before the rule's handler receives it. It returns 0
 // unless the event follows eight changes of informd's own, each of which caused the next. Then it
-// is a second, doubled with each further change up to five minutes, give or take a tenth. Delay
-// waits up to 5s for pending requests that may have made the change.
+// is a second, doubled with each further change up to five minutes, give or take a tenth. The same
+// holds for somebody else's change of an object, once somebody else has undone the rule's write to it
+// eight times in a row, each within a minute. Delay waits up to 5s for pending requests that may have
+// made the change.
 func (b *Breaker) Delay(ctx context.Context, rule string, ev *handler.Event) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, waitWrites)
 	defer cancel()
 	cause, known := b.writes.causeOf(ctx, ev)
-	if !known || cause.Depth < slowDepth {
+	if !known {
+		return jitter(b.writes.reversals.delay(b.now(), rule, ev))
+	}
+	if cause.Depth < slowDepth {
 		return 0
 	}
-	delay := longest
-	if doublings := cause.Depth - slowDepth; doublings < 9 { // 2^9 seconds exceed the longest delay
-		delay = min(firstSlow<<doublings, longest)
-	}
-	delay += time.Duration((rand.Float64() - 0.5) / 5 * float64(delay))
+	delay := jitter(delayAt(cause.Depth))
 	c, mayLog := b.remember(rule, cause, ev, delay)
 	if mayLog { // not within remember: Status asks Chasing, which must not wait for the log
 		b.log.Warn("rules chase each other through the cluster, and are slowed",
@@ -81,6 +82,19 @@ func (b *Breaker) Delay(ctx context.Context, rule string, ev *handler.Event) tim
 			"depth", c.depth, "delay", delay.Round(time.Millisecond))
 	}
 	return delay
+}
+
+// delayAt returns the delay after so many changes in a row, slowDepth or more.
+func delayAt(depth int) time.Duration {
+	if doublings := depth - slowDepth; doublings < 9 { // 2^9 seconds exceed the longest delay
+		return min(firstSlow<<doublings, longest)
+	}
+	return longest
+}
+
+// jitter returns a delay, give or take a tenth.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
 }
 
 // remember notes a delayed change. It returns a copy of the chase that the change belongs to, and
@@ -129,8 +143,9 @@ func oldestOf(chases map[string]*chase) (oldest string) {
 	return oldest
 }
 
-// Chasing says that the rule is slowed, over what and with which other rules, or returns "". It
-// does so until twice the last delay has passed without a further one.
+// Chasing says that the rule is slowed, over what and with which other rules, or that somebody else
+// undoes what it writes, or returns "". It says the former until twice the last delay has passed
+// without a further one.
 func (b *Breaker) Chasing(rule string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +160,7 @@ func (b *Breaker) Chasing(rule string) string {
 		}
 	}
 	if deepest == nil {
-		return ""
+		return b.writes.reversals.undone(now, rule)
 	}
 	who := "rule " + rule + " chases itself"
 	if last := len(deepest.rules) - 1; last > 0 {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -182,7 +183,30 @@ func (t task) write(ctx context.Context, kind kind, from base) (o outcome, there
 	default:
 		made = m.ResourceVersion
 	}
+	t.tookEffect(from.version, made)
 	return o, got.meta, f
+}
+
+// tookEffect notes that a write has made another version of the object, unless made is empty. It logs
+// that somebody else undoes the write again and again. What informd's own changes lead to is the
+// Breaker's.
+func (t task) tookEffect(from, made string) {
+	if made == "" || t.cause.Depth > 0 || t.action.Verb == handler.ActionEvent {
+		return
+	}
+	now := t.now()
+	times := t.writes.reversals.note(now, t.by.Rule, t.action, from, made)
+	if times < undoneOften {
+		return
+	}
+	held, ok := t.undone.Allow(now, t.by.Rule)
+	if !ok {
+		return
+	}
+	t.log.Warn("somebody else undoes what the rule writes, again and again: "+
+		"is it another informd, or another controller?", "rule", t.by.Rule,
+		"verb", t.action.Verb, "resource", object.ResourceName(t.resource()), "key", t.key().String(),
+		"times", times, "unreported", held)
 }
 
 func (t task) request(kind kind, from seen) (r request, err error) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/internal/printable"
+	"github.com/informd/informd/internal/seldom"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -81,6 +82,7 @@ type Executor struct {
 	hopeless  hopeless
 	log       *slog.Logger
 	repeated  repeated
+	undone    seldom.Messages // rules whose writes somebody else undoes
 	pruning   pruning
 	observer  func(Done)
 }

@@ -30,6 +30,8 @@ type Writes struct {
 	oldest  *list.List // places by their last write, including those being written; guarded by mu
 	inAll   int        // number of versions
 	begun   uint64     // number of requests
+
+	reversals reversals
 }
 
 // place identifies an object across versions of the API.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,4 +179,38 @@ func TestRulesThatChaseEachOther(t *testing.T) {
 	if n < 1 || n > 1+int(took/time.Minute) {
 		t.Errorf("said %d times in %v; want once a minute", n, took)
 	}
+}
+
+// Two informds that undo each other's changes say so and slow down, although neither knows the other's
+// rules.
+func TestTwoInformdsThatUndoEachOther(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	kubeconfig := k.Limited(t)
+	k.Allow("acting", acting)
+	paints := func(color string) (*harness.Daemon, string) {
+		socket := filepath.Join(harness.ShortDir(t), "control")
+		return harness.RunInformd(t, kubeconfig, k.Text(harness.Source("configmaps", harness.ConfigMaps)+
+			harness.Rule("paint-"+color, `source: configmaps, when: 'object.data.color != "`+color+`"', actions: [
+			{patch: {merge: {data: {color: `+color+`}}}}]`)), "--control", socket), socket
+	}
+	red, redSocket := paints("red")
+	blue, blueSocket := paints("blue")
+	red.AwaitReady()
+	blue.AwaitReady()
+	wall := k.Create(harness.ConfigMap("wall", "{color: white}"))
+	red.AwaitLog("somebody else undoes what the rule writes")
+	blue.AwaitLog("somebody else undoes what the rule writes")
+	for _, socket := range []string{redSocket, blueSocket} {
+		k.Eventually("the status to say that it is slowed", func() bool {
+			_, out, _ := harness.Informd(t, "status", "--control", socket)
+			return strings.Contains(out, "is undone: somebody else reverts what it writes to v1/configmaps "+k.Ns+"/wall") &&
+				strings.Contains(out, "slowed, next in")
+		})
+	}
+	writes := harness.Count(red.Logged(), "msg=action", "rule=paint-red", "result=done")
+	if writes > 20 { // nine without a delay, then after 1, 2, 4… seconds
+		t.Errorf("%d writes", writes)
+	}
+	k.Delete(wall)
 }

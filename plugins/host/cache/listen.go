@@ -25,6 +25,7 @@ type listener struct {
 	// Only Accept uses these:
 	warning rate.Sometimes
 	quiet   int // connections refused since the last warning
+	refused peer.Refused
 }
 
 func newListener(unix *net.UnixListener, log *slog.Logger) *listener {
@@ -41,7 +42,7 @@ func newListener(unix *net.UnixListener, log *slog.Logger) *listener {
 	return l
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. Connections of other processes take no place.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		select {
@@ -50,6 +51,10 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 		conn, err := l.AcceptUnix()
+		for err == nil && !l.admits(conn) {
+			_ = conn.Close()
+			conn, err = l.AcceptUnix()
+		}
 		if err != nil {
 			l.places.leave()
 			select {
@@ -65,10 +70,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			abort: func() { _ = c.Close() },
 		}
 		c.close = sync.OnceValue(c.end)
-		if l.admits(conn) {
-			return c, nil
-		}
-		_ = c.Close()
+		return c, nil
 	}
 }
 
@@ -83,7 +85,7 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 	if l.ancestor == 0 {
 		return true
 	}
-	pid, is, err := peer.Descends(conn, l.ancestor)
+	pid, is, err := l.examine(conn)
 	if is {
 		return true
 	}
@@ -98,6 +100,19 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 		l.quiet = 0
 	})
 	return false
+}
+
+// examine returns which process is at the other end, and whether it is the handler's.
+func (l *listener) examine(conn *net.UnixConn) (pid int, is bool, err error) {
+	now := time.Now()
+	if pid, _, err := peer.Of(conn); err == nil && l.refused.Has(pid, now) {
+		return pid, false, nil
+	}
+	pid, is, err = peer.Descends(conn, l.ancestor)
+	if err == nil && !is {
+		l.refused.Add(pid, now)
+	}
+	return pid, is, err
 }
 
 // connection is one connection of a process. Reads from all of them together are paced, and nothing
