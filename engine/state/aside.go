@@ -16,7 +16,7 @@ const (
 	otherVersion = "version"
 	otherCluster = "cluster"
 	unread       = "unread"  // the disk did not allow opening it at the start
-	unstartable  = "crashes" // ten starts in a row ended while it was being opened
+	unstartable  = "crashes" // ten processes in a row crashed in it
 )
 
 // asidePrefix begins the names of stores that were set aside. The time and the reason follow.

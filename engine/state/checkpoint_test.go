@@ -175,7 +175,7 @@ func TestFramesThatMeanNothing(t *testing.T) {
 	f := newFrame(log)
 	f.change(deleteChange, []byte("x"))
 	f.b = append(f.b, 200)
-	if err := log.append(f); err != nil {
+	if err := log.append(f, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readLog(memory, "/state/store", log.number, nil); err == nil {

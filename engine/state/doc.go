@@ -41,8 +41,8 @@
 // bytes decode to a record or an error. A store of a newer version is left as it is, and the start
 // fails, unless [Options].SetAside is set. A store that is damaged, foreign or of another cluster is
 // set aside as a whole. Setting aside renames it, in the same directory, to a
-// name that says why, and the daemon starts empty. The last three are kept. A store that ten starts
-// in a row did not survive is set aside too, so that no content of a disk can make the daemon fail
+// name that says why, and the daemon starts empty. The last three are kept. A store in which ten
+// processes in a row crash is set aside too, so that no content of a disk can make the daemon fail
 // forever. If damage shows only while the daemon runs, nothing more is written, and the next start
 // sets the store aside.
 //

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -110,7 +111,6 @@ func (s *Store) append(d *database) error {
 	c := s.swap(log.number)
 	bytes, err := d.append(log, c)
 	if err != nil {
-		d.fail.report(damage(err))
 		return err
 	}
 	s.done(c)
@@ -125,24 +125,42 @@ func (s *Store) append(d *database) error {
 	return nil
 }
 
-// append writes a cut to the log, and returns the size of its frame.
+// append writes a cut to the log, and returns the size of its frames. An error says nothing about
+// what is on disk: there the log ends with the cut before.
 func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			err = damage(what)
+			err = fmt.Errorf("a record cannot be made: %v", what)
 		}
 	}()
-	w := &d.writer
+	w, began := &d.writer, log.length.Load()
 	w.db, w.log = d, log
 	w.frame.reset(log)
+	w.frame.err, w.frame.maxPart, w.frame.spill = nil, d.maxPart, w.spill
 	w.write(c)
+	if err := w.frame.err; err != nil {
+		return 0, err
+	}
 	if w.frame.isEmpty() {
 		return 0, nil
 	}
-	bytes = int64(len(w.frame.b))
-	err = log.append(&w.frame)
+	err = log.append(&w.frame, false)
 	w.shrink()
-	return bytes, err
+	return log.length.Load() - began, err
+}
+
+// spill writes what there is of a cut as one of several frames. Before the first one, the store says
+// that its logs may have such cuts.
+func (w *writer) spill() error {
+	if !w.db.isParted {
+		if err := w.db.setFormat(partedFormat); err != nil {
+			return err
+		}
+		w.db.isParted = true
+	}
+	err := w.log.append(&w.frame, true)
+	w.frame.reset(w.log)
+	return err
 }
 
 // writer writes cuts into frames of the log.

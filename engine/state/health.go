@@ -165,6 +165,15 @@ func (s *Store) diskTrouble(d *database, now time.Time) string {
 	return ""
 }
 
+// stopWriting stops writing because a cut cannot be written, which says nothing about what is on
+// disk: the next start goes on from that. A new log cannot be begun, because everything would have to
+// be recorded again.
+func (s *Store) stopWriting(err error) {
+	s.broken.Store(true)
+	s.health.is("informd writes nothing more: "+err.Error()+
+		"; the next start goes on from what is on disk", s.opts.Clock.Now())
+}
+
 // breakDown stops using a store that is damaged although the daemon depends on it. A new store
 // cannot take its place, because everything would have to be recorded again; the next start does
 // that.

@@ -23,6 +23,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("STATE_TEST_END"); dir != "" {
+		endInStore(dir, os.Getenv("STATE_TEST_HOW"))
+	}
 	if dir := os.Getenv("STATE_TEST_OPEN"); dir != "" {
 		os.Exit(openInAnotherProcess(dir))
 	}

@@ -48,7 +48,10 @@ const (
 	logless = 1
 	// newestFormat is the newest version that can be read. Every new meaning of a store's bytes
 	// needs a new version: an earlier informd then refuses the store, and takes it for no damage.
-	newestFormat = formatVersion
+	newestFormat = partedFormat
+	// partedFormat is the version of a store whose logs may have cuts of several frames. A start
+	// reads the logs, and makes the store one of formatVersion again.
+	partedFormat = 3
 )
 
 type (

@@ -20,7 +20,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// A log is a file of cuts, which is only appended to. Each cut is one frame:
+// A log is a file of cuts, which is only appended to. Nearly every cut is one frame:
 //
 //	length of the payload, 4 bytes, big-endian
 //	CRC-32C of the payload, 4 bytes, big-endian
@@ -31,6 +31,10 @@ import (
 // with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that are in
 // the log already, and a uvarint says at which offset. So a log holds the text of an object once,
 // however many deliveries carry it.
+//
+// A cut that is larger than a frame may be has several frames. The highest bit of the length says
+// that more of them follow. A reader takes the cut if all of them are whole. A store whose logs may
+// have such cuts is of partedFormat.
 //
 // The first frame says which log it is and how long the log before it is. A reader ends at the
 // first frame that is not whole, and goes on to the next log only if it has read this one to its
@@ -48,8 +52,13 @@ const (
 	logMark     = logOf + "1"
 	logOf       = "informd cuts " // begins the first frame of a log; the version of its format follows
 	frameHeader = 8
-	// maxFrame bounds the payload of a frame.
+	// maxFrame bounds the payload of a frame, and so a value.
 	maxFrame = math.MaxInt32
+	// moreFrames is a bit of a frame's length: the next frame belongs to the same cut.
+	moreFrames = 1 << 31
+	// maxPart is the length at which a frame ends, and the next change begins another one. So the
+	// memory that a cut takes on its way is bounded, however much was recorded while a disk was away.
+	maxPart = 64 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -109,19 +118,24 @@ func createLog(disk vfs.FS, store string, number uint64, previous int64) (*cutLo
 	f := newFrame(l)
 	f.b = append(f.b, logMark...)
 	f.b = binary.AppendUvarint(binary.AppendUvarint(f.b, number), uint64(previous))
-	if err := l.append(f); err != nil {
+	if err := l.append(f, false); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return l, nil
 }
 
-// append writes a frame. When it returns, the operating system has it.
-func (l *cutLog) append(f *frame) error {
+// append writes a frame. more says that the cut goes on with the next one. When append returns, the
+// operating system has the frame.
+func (l *cutLog) append(f *frame, more bool) error {
 	if len(f.b)-frameHeader > maxFrame {
-		return fmt.Errorf("a cut of %d bytes is too large", len(f.b))
+		return fmt.Errorf("a frame of %d bytes is too large", len(f.b))
 	}
 	payload := f.b[frameHeader:]
-	binary.BigEndian.PutUint32(f.b, uint32(len(payload)))
+	length := uint32(len(payload))
+	if more {
+		length |= moreFrames
+	}
+	binary.BigEndian.PutUint32(f.b, length)
 	binary.BigEndian.PutUint32(f.b[4:], crc32.Checksum(payload, castagnoli))
 	if _, err := l.file.Write(f.b); err != nil {
 		return err
@@ -180,10 +194,15 @@ func (l *cutLog) placeOf(o *object.Object) (offset, length int64, ok bool) {
 	return offset, int64(p & (1<<lengthBits - 1)), p != 0 && p>>(offsetBits+lengthBits) == l.id
 }
 
-// frame is a cut on its way into a log.
+// frame is a cut on its way into a log, or a part of it.
 type frame struct {
 	b  []byte // the header and the payload
 	at int64  // where the frame begins in the log
+	// spill writes the frame as a part of its cut, and begins the next one. It is called before a
+	// change if the frame has become longer than maxPart. nil does without.
+	spill   func() error
+	maxPart int
+	err     error // of spill
 }
 
 func newFrame(l *cutLog) *frame {
@@ -201,7 +220,12 @@ func (f *frame) isEmpty() bool { return len(f.b) == frameHeader }
 // end returns where in the log the next byte of the frame goes.
 func (f *frame) end() int64 { return f.at + int64(len(f.b)) }
 
-func (f *frame) change(kind byte, key []byte) { f.b = appendBytes(append(f.b, kind), key) }
+func (f *frame) change(kind byte, key []byte) {
+	if f.spill != nil && f.err == nil && len(f.b) > f.maxPart {
+		f.err = f.spill()
+	}
+	f.b = appendBytes(append(f.b, kind), key)
+}
 
 // value appends a value: text, with bytes of the log inserted. It returns the offset in the log at
 // which the last part of text begins.
@@ -288,13 +312,24 @@ func readLog(
 	c.ofFile = info.Size()
 	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, c.ofFile), 256<<10)
 	var payload []byte
+	var more bool
+	whole := int64(0) // where the cut of several frames ends that is being read
 	for {
 		pause.take()
-		if payload, err = readFrame(in, payload, c.ofFile-c.length); err != nil {
+		if payload, more, err = readFrame(in, payload, c.ofFile-c.length); err != nil {
 			return nil, 0, errors.Join(err, file.Close())
 		}
 		if payload == nil {
 			return c, previous, nil
+		}
+		if more && c.length >= whole {
+			whole, err = c.endOfCut(c.length+frameHeader+int64(len(payload)), pause)
+			if err != nil {
+				return nil, 0, errors.Join(err, file.Close())
+			}
+			if whole == 0 {
+				return c, previous, nil
+			}
 		}
 		if c.length == 0 {
 			r := reader{left: payload}
@@ -324,25 +359,41 @@ func newerLog(mark []byte) (version uint64, ok bool) {
 	return version, err == nil && version > 1
 }
 
-// readFrame returns the payload of the next frame, or nil if it is not whole. It uses the memory of
-// buf. left is how long the rest of the log is.
-func readFrame(in io.Reader, buf []byte, left int64) ([]byte, error) {
+// endOfCut returns where the cut ends whose next frame begins at an offset, or 0 if one of its frames
+// is not whole.
+func (c *contents) endOfCut(at int64, pause *breath) (end int64, err error) {
+	in := bufio.NewReaderSize(io.NewSectionReader(c.file, at, c.ofFile-at), 256<<10)
+	var payload []byte
+	for more := true; more; at += frameHeader + int64(len(payload)) {
+		pause.take()
+		if payload, more, err = readFrame(in, payload, c.ofFile-at); payload == nil {
+			return 0, err
+		}
+	}
+	return at, nil
+}
+
+// readFrame returns the payload of the next frame, or nil if it is not whole. more says that the
+// next frame belongs to the same cut. It uses the memory of buf. left is how long the rest of the
+// log is.
+func readFrame(in io.Reader, buf []byte, left int64) (payload []byte, more bool, err error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(in, header[:]); err != nil {
-		return nil, unlessEnd(err)
+		return nil, false, unlessEnd(err)
 	}
 	length := int64(binary.BigEndian.Uint32(header[:]))
-	if length > left-frameHeader || length == 0 {
-		return nil, nil
+	more = length&moreFrames != 0
+	if length &^= moreFrames; length > left-frameHeader || length == 0 {
+		return nil, false, nil
 	}
 	buf = slices.Grow(buf[:0], int(length))[:length]
 	if _, err := io.ReadFull(in, buf); err != nil {
-		return nil, unlessEnd(err)
+		return nil, false, unlessEnd(err)
 	}
 	if crc32.Checksum(buf, castagnoli) != binary.BigEndian.Uint32(header[4:]) {
-		return nil, nil
+		return nil, false, nil
 	}
-	return buf, nil
+	return buf, more, nil
 }
 
 func unlessEnd(err error) error {

@@ -126,6 +126,9 @@ func (s *Store) attempt() (*database, error) {
 			return nil, unusable(err)
 		}
 		s.lock = lock
+		if s.opts.CatchCrashes {
+			countCrashes(disk, s.dir)
+		}
 		s.warnOfOthers()
 	}
 	defer s.listAside()
@@ -238,7 +241,7 @@ var explanations = map[string]string{
 		"it is set aside, and the daemon starts without it",
 	unread: "the state could not be read when the daemon started: " +
 		"it is set aside, and a new one begins with what was recorded since",
-	unstartable: "the process ended ten times in a row while it opened the state: " +
+	unstartable: "the process crashed ten times in a row in the state: " +
 		"it is set aside, and the daemon starts without it",
 }
 
@@ -314,6 +317,12 @@ func (d *database) begin(disk vfs.FS) error {
 		}
 		if err := d.recover(disk); err != nil {
 			return err
+		}
+		if d.isParted && d.readOnly == nil { // the store has the logs that were
+			if err := d.setFormat(formatVersion); err != nil {
+				return err
+			}
+			d.isParted = false
 		}
 		return d.dictionaries.load(d.reader())
 	})

@@ -29,6 +29,10 @@ type database struct {
 	fail         *failure
 	compacts     *compactions
 	maxBatch     int
+	maxPart      int
+	// isParted says that the store is of partedFormat. Opening sets it, and then the goroutine that
+	// appends.
+	isParted bool
 
 	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
 	writer   writer                 // only the goroutine that appends uses it
@@ -173,7 +177,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
 		compacts: compacts,
-		maxBatch: o.limits.batch, full: make(chan *fullLog, 1),
+		maxBatch: o.limits.batch, maxPart: o.limits.part, full: make(chan *fullLog, 1),
 		reading: make(chan struct{}, maxReads),
 	}, nil
 }

@@ -123,12 +123,14 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		return d.setFormat(formatVersion)
 	}
 	version, err := readFormat(text)
-	if err != nil || d.readOnly != nil || version == formatVersion {
+	if err != nil || d.readOnly != nil {
 		return err
 	}
-	if version < formatVersion {
-		d.upgraded("the state", version, formatVersion)
+	d.isParted = version == partedFormat
+	if version >= formatVersion {
+		return nil
 	}
+	d.upgraded("the state", version, formatVersion)
 	return d.setFormat(formatVersion)
 }
 

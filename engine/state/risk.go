@@ -14,14 +14,14 @@ import (
 // not synced, because they count processes that ended, not machines that crashed.
 const (
 	damagedName    = "DAMAGED"    // the daemon found the store damaged while it ran
-	openingName    = "OPENING"    // how many times in a row the process ended while opening it
-	compactingName = "COMPACTING" // how many times in a row the process ended while compacting it
+	openingName    = "OPENING"    // how many times in a row the process crashed while opening it
+	compactingName = "COMPACTING" // how many times in a row the process crashed while compacting it
 )
 
-// maxEnds is how often in a row the process may end while it opens or compacts the store. A damaged
-// store can make Pebble panic on a goroutine of its own. Processes end for other reasons too, but
-// not ten times in a row in these moments. Compactions that rest take up to four times longer, but
-// each one that ends resets the count.
+// maxEnds is how often in a row the process may crash in the store while it opens or compacts it. A
+// damaged store can make Pebble panic on a goroutine of its own. An operation is noted as a crash
+// when it begins. The next start forgives that if the process ended in another way: it was killed,
+// for want of memory perhaps, or crashed elsewhere. Without [Options].CatchCrashes, all ends count.
 const maxEnds = 10
 
 // unfit returns why the store must not be opened, or "".
@@ -49,12 +49,15 @@ func ends(fs vfs.FS, store, name string) int {
 // risk notes that the process begins an operation that it may not survive. Errors of the disk do
 // not matter here.
 func risk(fs vfs.FS, store, name string) {
-	n := ends(fs, store, name) + 1
+	write(fs, store, name, strconv.Itoa(ends(fs, store, name)+1))
+}
+
+func write(fs vfs.FS, store, name, text string) {
 	f, err := fs.Create(fs.PathJoin(store, name), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
 	}
-	_, _ = f.Write([]byte(strconv.Itoa(n)))
+	_, _ = f.Write([]byte(text))
 	_ = f.Close()
 }
 

@@ -119,7 +119,7 @@ func (s *Store) finish() {
 	default:
 	}
 	if err := s.append(d); err != nil {
-		s.breakDown(d, err)
+		s.stopWriting(err)
 		return
 	}
 	s.trySync()
@@ -186,7 +186,7 @@ func (s *Store) tryAppend() {
 		err = s.rotate(d, s.wantsSettled.Swap(false))
 	}
 	if err != nil {
-		s.breakDown(d, err)
+		s.stopWriting(err)
 	}
 }
 

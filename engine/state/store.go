@@ -52,6 +52,10 @@ type Options struct {
 	Memory *Memory
 	// Version is the version of this informd. The store keeps it, for whoever cannot read the store.
 	Version string
+	// CatchCrashes makes Go's runtime note crashes of this process in the directory. So a store is set
+	// aside only if the process crashes in it again and again, and not if it is killed. One Store of a
+	// process at a time may have this set.
+	CatchCrashes bool
 	// SetAside sets aside a state that a newer version has written. Otherwise Open refuses it.
 	SetAside bool
 
@@ -73,6 +77,7 @@ type limits struct {
 	batch    int           // size in bytes at which a batch for Pebble ends
 	memory   uint64        // size in bytes at which Pebble makes a table of its memory
 	log      int64         // length in bytes at which a log ends
+	part     int           // length in bytes at which a frame ends
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -116,6 +121,9 @@ func (o Options) withDefaults() Options {
 	}
 	if l.log == 0 {
 		l.log = maxLog
+	}
+	if l.part == 0 {
+		l.part = maxPart
 	}
 	return o
 }

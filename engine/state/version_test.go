@@ -47,7 +47,7 @@ var newerStates = map[string]func(t *testing.T, dir string){
 		l.file = file
 		f := newFrame(l)
 		f.b = append(f.b, "informd cuts 2\x00\x00"...)
-		if err := errors.Join(l.append(f), l.close()); err != nil {
+		if err := errors.Join(l.append(f, false), l.close()); err != nil {
 			t.Fatal(err)
 		}
 	},

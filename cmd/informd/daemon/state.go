@@ -30,7 +30,7 @@ func openState(
 		whole = dir
 	}
 	store, err = state.Open(whole, state.Options{
-		Logger: log, Version: flags.version, SetAside: flags.setStateAside,
+		Logger: log, Version: flags.version, CatchCrashes: true, SetAside: flags.setStateAside,
 	})
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
 		return "", nil, fmt.Errorf("%w with --state-dir", locked)
