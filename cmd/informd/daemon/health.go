@@ -24,7 +24,7 @@ import (
 //
 //	/livez    200 while the process serves
 //	/readyz   200 if every source has caught up with the server or waits for a resource that is
-//	          not served, else 503. It also shows the handlers, whether the state is durable, a
+//	          not served and has no objects of it, else 503. It also shows the handlers, whether the state is durable, a
 //	          reload that failed, and which rights are missing. These do not affect the code.
 //	/metrics  for Prometheus
 //
