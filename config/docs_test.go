@@ -99,6 +99,7 @@ func TestDocsOfTests(t *testing.T) {
 	// For an unknown field that resembles none, the report lists all fields.
 	const unknown = `{kind: Test, spec: {xxxxxxxxxxxxxxxx: 1, steps: [{xxxxxxxxxxxxxxxx: 1}, {apply: {xxxxxxxxxxxxxxxx: 1}},
   {patch: {xxxxxxxxxxxxxxxx: 1}}, {delete: {xxxxxxxxxxxxxxxx: 1}}, {restart: {xxxxxxxxxxxxxxxx: 1}}, {relist: {xxxxxxxxxxxxxxxx: 1}},
+  {stall: {xxxxxxxxxxxxxxxx: 1}}, {unserve: {xxxxxxxxxxxxxxxx: 1}}, {serve: {xxxxxxxxxxxxxxxx: 1}},
   {answer: {xxxxxxxxxxxxxxxx: 1}}, {expect: [{xxxxxxxxxxxxxxxx: 1}]}]}}`
 	_, mistakes = Parse([]File{{Path: "a_test.yaml", Data: []byte(unknown)}})
 	field := regexp.MustCompile(`^unknown field "(.*)xxxxxxxxxxxxxxxx"; the fields are (.*)$`)

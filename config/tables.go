@@ -248,6 +248,12 @@ var stepVerbFields = append(eventfulFields[:len(eventfulFields):len(eventfulFiel
 	}), "informd ends, and starts again."),
 	is(StepRelist, mappingOf(fields{historyField, meanwhileField}),
 		"The watches break, and are opened again."),
+	is(StepStall, mappingOf(fields{sourceField}), "Nothing is heard of a resource, until relist."),
+	is(StepUnserve, mappingOf(fields{
+		sourceField,
+		is("withdrawn", aBoolean, "true: no other version is served, either."),
+	}), "The version that a source names is not served, until serve."),
+	is(StepServe, mappingOf(fields{sourceField}), "The version is served again."),
 	is(StepAnswer, mappingOf(fields{
 		is("rule", aText, "The rule whose next events are answered."),
 		is("handler", aText, "The handler whose next events are answered."),
@@ -278,6 +284,8 @@ var answeredRetryFields = fields{
 	is("after", span(false, 1, day, 0), "When. The default is informd's own delay."),
 	is("reason", aText, "Why."),
 }
+
+var sourceField = is("source", aText, "The Source whose resource it is.").required()
 
 var historyField = is("history", oneOfThese(keptOrLost), "Whether the API server still has the changes, "+
 	"the default, or only a list says what has happened.")

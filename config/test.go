@@ -28,6 +28,9 @@ const (
 	StepAfter   = "after"   // time passes
 	StepRestart = "restart" // informd ends, and starts again
 	StepRelist  = "relist"  // the watches break, and are opened again
+	StepStall   = "stall"   // nothing is heard of a resource, until relist
+	StepUnserve = "unserve" // a version of a resource is not served, until serve
+	StepServe   = "serve"   // it is served again
 	StepAnswer  = "answer"  // says what the handler answers to the next events
 )
 
@@ -39,17 +42,19 @@ var (
 // Step is one step of a test. It has many fields because it mirrors the manifest: each verb uses
 // some of them.
 type Step struct {
-	At                      Text          // where the step begins; its value is empty
-	Verb                    string        // "": the step only expects
-	Source, Namespace, Name string        // of apply, patch and delete
-	Body                    *Value        // of apply and patch: constants only
-	After                   time.Duration // of after; of restart: how long informd is down
-	StateLost               bool          // of restart: the state directory is empty
-	ClockSet                time.Duration // of restart: the clock is set meanwhile, forward or back
-	HistoryLost             bool          // of restart and relist: only a list says what happened
-	Meanwhile               []Step        // of restart and relist: apply, patch and delete
-	Answer                  *TestAnswer
-	Expect                  *Expect // nil: nobody looks yet at what came
+	At              Text          // where the step begins; its value is empty
+	Verb            string        // "": the step only expects
+	Source          string        // of apply, patch, delete, stall, unserve and serve
+	Namespace, Name string        // of apply, patch and delete
+	Body            *Value        // of apply and patch: constants only
+	After           time.Duration // of after; of restart: how long informd is down
+	StateLost       bool          // of restart: the state directory is empty
+	ClockSet        time.Duration // of restart: the clock is set meanwhile, forward or back
+	HistoryLost     bool          // of restart and relist: only a list says what happened
+	Withdrawn       bool          // of unserve: no version is served
+	Meanwhile       []Step        // of restart and relist: apply, patch and delete
+	Answer          *TestAnswer
+	Expect          *Expect // nil: nobody looks yet at what came
 }
 
 // TestAnswer is what a handler answers in a test: exactly one of Retry, Reject and Actions is set.
@@ -265,6 +270,11 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 	case StepRelist:
 		step.HistoryLost = f.choice("history") == 1
 		step.Meanwhile = r.meanwhile(f)
+	case StepStall, StepServe:
+		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+	case StepUnserve:
+		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+		step.Withdrawn = r.boolean(f.get("withdrawn"), f.path+"withdrawn")
 	case StepAnswer:
 		step.Answer = r.answer(f)
 	}

@@ -67,6 +67,9 @@ type Options struct {
 	DrainTimeout time.Duration
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
+	// PruneAfter is how long rules do not prune for objects whose resource was withdrawn. The
+	// default is an hour. Tests set it.
+	PruneAfter time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping
@@ -290,10 +293,15 @@ func (t *tasks) start(run func(context.Context)) (end func()) {
 	}
 }
 
-// startOrphans has what a rule may have left behind looked for.
+// startOrphans has what a rule may have left behind looked for, and what it has spared pruned.
 func (t *tasks) startOrphans(r *runningRule) {
-	if r.orphans != nil {
-		r.orphans.end = t.start(r.orphans.run)
+	if r.orphans == nil {
+		return
+	}
+	look, late := t.start(r.orphans.run), t.start(r.spared.run)
+	r.orphans.end = func() {
+		look()
+		late()
 	}
 }
 

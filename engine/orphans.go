@@ -48,7 +48,7 @@ const (
 // An orphan whose source object exists may belong to another informd with a rule of the same name,
 // which selects other objects. It stays, and is reported. So does an orphan whose source object may
 // not be read. So does one of a rule that does more than prune on a deletion, because the object's
-// last state is not known.
+// last state is not known. What the rule has spared is none: see spared.
 type orphans struct {
 	rule   *runningRule
 	engine *Engine
@@ -223,6 +223,9 @@ func (o *orphans) strays(ctx context.Context) (found []stray, isBusy bool, err e
 				if marks[s.mark] {
 					continue
 				}
+			}
+			if s.isKnown && o.rule.spared.has(s.source) {
+				continue
 			}
 			if lane := o.rule.lane; s.isKnown && lane.Holds(s.source) || !s.isKnown && !isIdle(lane) {
 				isBusy = true

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -37,6 +38,9 @@ type preparer struct {
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 	// exists reports whether the cluster has an object of the rule's source.
 	exists func(context.Context, delta.Key) (bool, error)
+	// spare has the rule prune for an object later. It is nil unless the rule prunes.
+	spare      func(key delta.Key, wait time.Duration)
+	pruneAfter time.Duration
 
 	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.
@@ -129,6 +133,9 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 			return delivery.Prepared{}, err
 		}
 	}
+	if p.isLate(d.Delta) {
+		return p.prepareLate(ctx, d)
+	}
 	now := p.clock.Now()
 	r := p.Recipe.Prepare(d, now)
 	if d.Undecided {
@@ -140,6 +147,9 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	if r.Selected {
 		p.selected.Add(1)
 		counted(p.counters, r.Samples, d.Delta.Key())
+	}
+	if r.PruneBy != "" && p.spares(r.Delta) {
+		r.PruneBy = ""
 	}
 	r.Actions = p.inOrder(r)
 	return r.Prepared, r.Err

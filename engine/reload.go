@@ -356,6 +356,7 @@ func (r *reload) succeed(rule *runningRule) {
 	rule.preparer.selected.Store(old.preparer.selected.Load())
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
+	old.spared.succeed(rule)
 	if rule.counting != old.counting {
 		old.counting.forget()
 	}

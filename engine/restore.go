@@ -191,6 +191,7 @@ func (e *Engine) resume(from loaded) {
 		r.memory.loaded()
 	}
 	e.restoreCounts(from.notes)
+	e.restoreSpared(from.notes)
 	end()
 	if objects+waiting+len(from.letters) > 0 {
 		e.log.Info("resuming from the saved state",

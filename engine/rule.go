@@ -37,6 +37,7 @@ type runningRule struct {
 	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
 	orphans   *orphans     // nil unless the rule prunes
+	spared    *spared      // nil unless the rule prunes
 	timed     allTimed     // what waits to become a member
 	resynced  atomic.Int64 // the number of the last round of Resync; 0 if there was none
 	source    *runningSource

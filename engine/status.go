@@ -127,7 +127,7 @@ func (e *Engine) Status() Status {
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state,
 			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
-				r.orphans.reason()),
+				r.spared.reason(), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.last.Load(), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,

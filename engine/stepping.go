@@ -119,6 +119,11 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 		for _, h := range s.hands {
 			due = timing.Earlier(due, h.Tick())
 		}
+		for _, r := range s.engine.work().rules {
+			if r.spared != nil {
+				due = timing.Earlier(due, r.spared.prune(ctx))
+			}
+		}
 		s.Settle(ctx)
 		due = timing.Earlier(due, s.deliver(ctx))
 		if due.IsZero() || due.After(now) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -373,6 +374,8 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	if len(r.Prune) > 0 {
 		limit := rate.NewLimiter(looksPerSec, looksPerSec)
 		running.orphans = &orphans{rule: running, engine: b.Engine, limit: limit}
+		running.spared = b.newSpared(running, old)
+		p.spare, p.pruneAfter = running.spared.add, cmp.Or(b.options.PruneAfter, defaultPruneAfter)
 	}
 	if old != nil {
 		running.memory, running.options = old.memory, options

@@ -206,6 +206,12 @@ func (l *Lane) Offer(m rule.Match) {
 	l.queue.Add(m.Delta.Key(), d)
 }
 
+// OfferActions queues the rule's own actions for a change of which its handler, if it has one, is to
+// hear nothing. It is called within the Journal's Begin and End, and never blocks.
+func (l *Lane) OfferActions(d delta.Delta) {
+	l.newest().queue.Add(d.Key(), delivery.Delivery{Delta: d, Answer: delivery.Acknowledged})
+}
+
 // Owns returns who made the change of a match that is about to be offered: the rule itself, or
 // perhaps the rule, which turns out later.
 func (l *Lane) Owns(m rule.Match) (isOwn, mayBe bool) {

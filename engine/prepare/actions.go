@@ -58,7 +58,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 				return
 			}
 		}
-		r.PruneBy = p.AllApplied() + "," + SourceLabel + "=" + p.Mark(r.Delta.Key())
+		r.PruneBy = p.PruneBy(r.Delta.Key())
 	}
 	r.Steps = made
 }
@@ -128,6 +128,11 @@ func (p *Recipe) AllApplied() string {
 		return fmt.Sprintf("%s in (%s,%s)", RuleLabel, p.rule.Name, p.rule.Former)
 	}
 	return RuleLabel + "=" + p.rule.Name
+}
+
+// PruneBy returns the label selector of everything that the rule has applied for an object.
+func (p *Recipe) PruneBy(key delta.Key) string {
+	return p.AllApplied() + "," + SourceLabel + "=" + p.Mark(key)
 }
 
 // Mark returns the label value that identifies an object of the rule's source.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +16,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -47,6 +50,13 @@ type Simulation struct {
 	hands       []hand
 	isConnected bool
 	missed      []change // what came while the engine was stopped or disconnected
+	away        map[schema.GroupVersionResource]*away
+}
+
+// away is a resource that is not served, or of which nothing is heard.
+type away struct {
+	isUnserved, isWithdrawn bool
+	missed                  []change
 }
 
 // hand is an informer of the engine, with what it selects.
@@ -65,7 +75,7 @@ func New(p *plan.Plan, o Options) (*Simulation, error) {
 	}
 	s := &Simulation{
 		plan: p, options: o, clock: &clock{now: o.Start}, cluster: newCluster(),
-		memory: state.NewMemory(),
+		memory: state.NewMemory(), away: make(map[schema.GroupVersionResource]*away),
 	}
 	if o.Stopped {
 		return s, nil
@@ -228,10 +238,11 @@ func (s *Simulation) Stop() error {
 	}
 	stepper := s.stepper
 	for _, h := range s.hands {
-		if s.isConnected { // as API servers do every minute
+		if s.isConnected && s.away[h.Selector.Resource] == nil { // as API servers do every minute
 			h.Bookmark(s.version())
 		}
 	}
+	s.hear()
 	s.stepper, s.hands, s.isConnected = nil, nil, false
 	return stepper.Stop()
 }
@@ -258,6 +269,10 @@ func (s *Simulation) Run(r Resumption) error {
 		s.cluster.next() // the server has moved on
 	}
 	for _, h := range s.hands {
+		if a := s.away[h.Selector.Resource]; a != nil {
+			h.Unserve(a.isWithdrawn)
+			continue
+		}
 		if err := s.resume(h, missed, r.HistoryLost); err != nil {
 			return err
 		}
@@ -298,21 +313,110 @@ func (s *Simulation) Relist(historyLost bool) error {
 	if s.stepper == nil {
 		return errors.New("the engine is stopped")
 	}
+	s.hear()
 	missed := s.missed
 	s.missed, s.isConnected = nil, true
 	for _, h := range s.hands {
-		h.Connect()
+		if s.away[h.Selector.Resource] == nil {
+			h.Connect()
+		}
 	}
 	if !historyLost {
 		return s.send(missed...)
 	}
 	s.cluster.next() // the server has moved on
 	for _, h := range s.hands {
+		if s.away[h.Selector.Resource] != nil {
+			continue
+		}
 		if err := s.list(h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Stall has nothing be heard of a source's resource, while other watches go on. Until Relist, changes
+// of its objects are not seen.
+func (s *Simulation) Stall(source string) error {
+	resource, err := s.begone(source, &away{})
+	if err != nil {
+		return err
+	}
+	for _, h := range s.of(resource) {
+		h.Disconnect()
+	}
+	return nil
+}
+
+// hear ends all that Stall began. What was missed comes before what was missed since.
+func (s *Simulation) hear() {
+	byName := func(a, b schema.GroupVersionResource) int {
+		return strings.Compare(a.String(), b.String())
+	}
+	for _, resource := range slices.SortedFunc(maps.Keys(s.away), byName) {
+		if a := s.away[resource]; !a.isUnserved {
+			delete(s.away, resource)
+			s.missed = append(a.missed, s.missed...)
+		}
+	}
+}
+
+// Unserve has the API server serve a source's resource no more in that version. The objects live on
+// in another version, unless the resource is withdrawn altogether. Until Serve, their changes are not
+// seen.
+func (s *Simulation) Unserve(source string, isWithdrawn bool) error {
+	resource, err := s.begone(source, &away{isUnserved: true, isWithdrawn: isWithdrawn})
+	if err != nil {
+		return err
+	}
+	for _, h := range s.of(resource) {
+		h.Unserve(isWithdrawn)
+	}
+	return nil
+}
+
+// Serve ends Unserve: the informers list what there is now.
+func (s *Simulation) Serve(source string) error {
+	resource, err := s.resource(source)
+	if err != nil {
+		return err
+	}
+	if a := s.away[resource]; a == nil || !a.isUnserved {
+		return fmt.Errorf("%s is served", object.ResourceName(resource))
+	}
+	delete(s.away, resource)
+	if !s.isConnected {
+		return nil
+	}
+	for _, h := range s.of(resource) {
+		if err := s.list(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begone notes that a source's resource is away.
+func (s *Simulation) begone(source string, a *away) (schema.GroupVersionResource, error) {
+	resource, err := s.resource(source)
+	if err == nil && s.away[resource] != nil {
+		err = fmt.Errorf("%s is away already", object.ResourceName(resource))
+	}
+	if err == nil {
+		s.away[resource] = a
+	}
+	return resource, err
+}
+
+// of returns the informers of a resource.
+func (s *Simulation) of(resource schema.GroupVersionResource) (found []hand) {
+	for _, h := range s.hands {
+		if h.Selector.Resource == resource {
+			found = append(found, h)
+		}
+	}
+	return found
 }
 
 // Close stops the engine if it runs.
@@ -383,6 +487,12 @@ func (s *Simulation) send(changes ...change) error {
 		return nil
 	}
 	for _, c := range changes {
+		if a := s.away[c.resource]; a != nil {
+			if !a.isUnserved { // otherwise Serve lists
+				a.missed = append(a.missed, c)
+			}
+			continue
+		}
 		for _, h := range s.hands {
 			if err := h.take(c); err != nil {
 				return err

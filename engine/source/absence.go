@@ -69,17 +69,24 @@ func (a *absence) look(ctx context.Context) {
 		a.since = now
 	case now.Sub(a.since) >= after:
 		a.isOver = true
-		// Empty the cache before reporting the deletions, so that it is at least as fresh as they
-		// are.
-		i.emptyGeneration()
-		i.health.gone(i.counts.objects.Load())
-		i.feed.clear(ctx)
+		i.gone(ctx)
 	}
+}
+
+// gone reports the informer's objects as deleted.
+func (i *Informer) gone(ctx context.Context) {
+	// Empty the cache first, so that it is at least as fresh as the deletions.
+	i.emptyGeneration()
+	i.health.gone(i.counts.objects.Load())
+	i.feed.clear(ctx)
 }
 
 // IsGone reports whether no version of the resource's group has the resource now. The error says why
 // nobody knows.
 func (i *Informer) IsGone(ctx context.Context) (bool, error) {
+	if i.byHand != nil {
+		return i.byHand.isWithdrawn, nil
+	}
 	versions, err := i.parent.served.serving(ctx, i.sel.Resource.GroupResource())
 	return err == nil && len(versions) == 0, err
 }

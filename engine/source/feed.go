@@ -276,10 +276,11 @@ func (f *feed) clearSome() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	left := f.chunk
-	for _, o := range f.known {
+	for key := range f.keys() {
 		if left--; left < 0 {
 			return false
 		}
+		o := f.known[key]
 		f.take(f.gone(o, o, nil))
 	}
 	f.parts = nil

@@ -9,17 +9,24 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object/scan"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Hand drives one Informer by hand, in place of its wire, of client-go and of its goroutines. Its
 // methods say what an API server would answer. Each returns when the consumer has taken what
 // follows from that. Reading, the cache, its indexes and the feed are those of a running informer.
 //
-// A Hand begins with Resume or List, as a running informer does. Its calls must not overlap. An
+// A Hand begins with Resume, List or Unserve, as a running informer does. Its calls must not overlap. An
 // informer with a Hand must not run. Of an informer with a fixed object, only Tick is called.
 type Hand struct {
 	informer *Informer
 	present  *generation // nil before Resume or List
+
+	// Of a resource that is not served: whether it is gone in all versions, since when, and whether
+	// its objects count as deleted. since is zero while the resource is served.
+	isWithdrawn bool
+	since       time.Time
+	isOver      bool
 }
 
 // Hand returns the Hand of an informer. It is called once, after Consume and Restore. It begins an
@@ -29,7 +36,7 @@ func (i *Informer) Hand() *Hand {
 	i.feed.sort() // a fixed informer that a reload begins may be visited already
 	i.health.listing()
 	h := &Hand{informer: i}
-	if i.IsFixed() {
+	if i.byHand = h; i.IsFixed() {
 		_ = h.List("1", [][]byte{i.fixed}) // it is JSON
 	}
 	return h
@@ -74,8 +81,8 @@ func (h *Hand) mark(resourceVersion string, caughtUp bool) {
 }
 
 // List answers a list: the objects, as JSON, up to a resourceVersion. It begins the informer, or
-// makes it list again because the server has lost the history of its watch. The error is about an
-// object that is not JSON; then nothing has happened.
+// makes it list again because the server has lost the history of its watch, or serves the resource
+// again. The error is about an object that is not JSON; then nothing has happened.
 func (h *Hand) List(resourceVersion string, objects [][]byte) error {
 	entries := make([]*entry, 0, len(objects))
 	for _, text := range objects {
@@ -86,8 +93,12 @@ func (h *Hand) List(resourceVersion string, objects [][]byte) error {
 		entries = append(entries, e)
 	}
 	arrival := delta.Synced
-	if h.present != nil {
+	if h.present != nil || !h.since.IsZero() {
 		arrival = delta.Added
+	}
+	if !h.since.IsZero() {
+		h.since, h.isWithdrawn, h.isOver = time.Time{}, false, false
+		h.informer.health.listing()
 	}
 	g := h.begin(arrival)
 	if g.wire.saved != nil {
@@ -155,9 +166,39 @@ func (h *Hand) Disconnect() {
 // Connect says that the server can be reached again. What has changed since Disconnect follows.
 func (h *Hand) Connect() { h.informer.health.well() }
 
+// Unserve says that the server does not serve the resource in the informer's version. isWithdrawn
+// says that it serves no other version, either. List says that it serves the resource again.
+func (h *Hand) Unserve(isWithdrawn bool) {
+	i := h.informer
+	h.isWithdrawn, h.since = isWithdrawn, i.parent.clock.Now()
+	if i.feed.isEmpty() {
+		i.emptyGeneration()
+	}
+	reason := "the cluster does not serve " + resourceName(i.sel.Resource)
+	i.health.notServed(reason, i.counts.objects.Load())
+}
+
 // Tick does what is due at the time of the clock, and returns when something is due again; a zero
 // time means never. The result holds until the next call of another method.
-func (h *Hand) Tick() (due time.Time) { return h.informer.feed.tick() }
+func (h *Hand) Tick() (due time.Time) {
+	gone := h.gone()
+	return timing.Earlier(h.informer.feed.tick(), gone)
+}
+
+// gone reports the objects of a withdrawn resource as deleted, if it is time. Otherwise it returns
+// when that is; the zero time means never.
+func (h *Hand) gone() (at time.Time) {
+	i := h.informer
+	if h.since.IsZero() || !h.isWithdrawn || h.isOver {
+		return at
+	}
+	if at = h.since.Add(i.parent.goneAfter); i.parent.clock.Now().Before(at) {
+		return at
+	}
+	h.isOver = true
+	i.gone(context.Background())
+	return time.Time{}
+}
 
 // begin begins a generation, which takes the place of the one before.
 func (h *Hand) begin(arrival delta.Type) *generation {

@@ -58,6 +58,7 @@ type Informer struct {
 	widened, completing chan struct{}
 	isWidening          bool // the next generation is there because of Widen
 
+	byHand  *Hand              // drives the informer, unless run does
 	started bool               // Informers.Start was called for it; guarded by Informers.mu
 	end     context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
 	ended   chan struct{}      // closed when run has returned

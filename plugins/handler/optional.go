@@ -64,10 +64,11 @@ type Drainer interface {
 // of the events. It gets at most 32 events, which came together and are of different objects or
 // rules. ctx ends at the first time limit of its events, or when informd no longer wants the answer
 // to one of them. So an event may get less time than alone, and all of them wait for the slowest.
-// Events that come meanwhile do not wait: other calls handle them. informd retries every event of a
-// call that panics or returns another number of results.
+// Events that come meanwhile do not wait: other calls handle them. If a call panics or returns another
+// number of results, each of its events goes to Handle, so that only the one to blame fails.
 //
-// An event that comes alone goes to Handle. So does every event of a remote handler (serve.Remote).
+// An event that comes alone goes to Handle, and one that was in a call that took too long does so when
+// it comes again. So does every event of a remote handler (serve.Remote).
 //
 // Where the operator leaves spec.concurrency out, such a handler may have 64 events at once rather
 // than 8, so that more of them share a call.

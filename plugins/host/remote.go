@@ -44,6 +44,8 @@ type RemoteSpec struct {
 	Concurrency int
 	// Timeout is how long an endpoint has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
+	// Attempts is that of Spec.
+	Attempts int
 }
 
 // TLS reads the files and returns the configuration for connections to all endpoints.
@@ -58,7 +60,10 @@ func (s RemoteSpec) location() remote.Location {
 
 // spec returns what applies to each endpoint.
 func (s RemoteSpec) spec() Spec {
-	spec := Spec{Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout}
+	spec := Spec{
+		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout,
+		Attempts: s.Attempts,
+	}
 	return spec.withDefaults()
 }
 

@@ -37,6 +37,9 @@ type Spec struct {
 	Concurrency int
 	// Timeout is how long the handler has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
+	// Attempts is at how many failures an event becomes a dead letter; 0 means never. A handler that
+	// takes batches gets the last attempt of an event alone.
+	Attempts int
 	// LogLevel is the lowest level of the process's own log lines that Options.Logger receives:
 	// debug, info, warn or error. Empty: the logger's own.
 	LogLevel string
@@ -160,6 +163,7 @@ func (o Options) terms(s Spec) session.Terms {
 	return session.Terms{
 		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout,
 		Version: o.Version, Reads: len(s.Read) > 0, Confidential: o.Confidential,
+		Attempts:        s.Attempts,
 		DescribeTimeout: o.DescribeTimeout, ConfigureTimeout: o.ConfigureTimeout,
 		HealthInterval: o.HealthInterval, HealthTimeout: o.HealthTimeout,
 		LateTimeout: o.LateTimeout, DrainTimeout: o.DrainTimeout,

@@ -24,9 +24,9 @@ import (
 //
 //	/livez    200 while the process serves
 //	/readyz   200 if every source has caught up with the server or waits for a resource that is
-//	          not served, else 503. It also shows the handlers' states, whether the state is
-//	          durable, whether a reload failed, and how many rights are missing. These do not affect
-//	          the code.
+//	          not served and has no objects of it, else 503. It also shows the handlers' states,
+//	          whether the state is durable, whether a reload failed, and how many rights are missing.
+//	          These do not affect the code.
 //	/metrics  for Prometheus
 //
 // With profiles, it also serves /debug/pprof/.

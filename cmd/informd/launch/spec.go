@@ -21,7 +21,7 @@ func RemoteSpec(h config.Handler) (host.RemoteSpec, error) {
 	return host.RemoteSpec{
 		Name: h.Name, Host: h.Remote.Host, Port: h.Remote.Port, DNS: h.Remote.DNS,
 		CA: files[0], Cert: files[1], Key: files[2], ServerName: h.Remote.ServerName,
-		Config: h.Config, Concurrency: h.Concurrency, Timeout: h.Timeout,
+		Config: h.Config, Concurrency: h.Concurrency, Timeout: h.Timeout, Attempts: h.Retry.Attempts,
 	}, nil
 }
 
@@ -35,6 +35,7 @@ func Spec(h config.Handler) (host.Spec, error) {
 		Config:      h.Config,
 		Concurrency: h.Concurrency,
 		Timeout:     h.Timeout,
+		Attempts:    h.Retry.Attempts,
 		LogLevel:    h.LogLevel,
 	}
 	for _, source := range h.Read {

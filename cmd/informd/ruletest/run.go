@@ -172,6 +172,12 @@ func (r *runner) do(step *config.Step) error {
 			return err
 		}
 		return s.Relist(step.HistoryLost)
+	case config.StepStall:
+		return s.Stall(step.Source)
+	case config.StepUnserve:
+		return s.Unserve(step.Source, step.Withdrawn)
+	case config.StepServe:
+		return s.Serve(step.Source)
 	case config.StepAnswer:
 		r.script.add(step)
 	}

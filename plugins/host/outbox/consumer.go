@@ -52,7 +52,12 @@ type Window struct {
 	// not included, or one for longer than Patience after its time limit.
 	Abandoned int
 	Patience  time.Duration
+	// Last is the attempt from which on an event goes alone, in a message of its own; 0 means none.
+	Last int
 }
+
+// isLast reports whether an event goes alone.
+func (w *Window) isLast(ev *handler.Event) bool { return w.Last > 0 && ev.Attempt >= w.Last }
 
 // late is an event that timed out or that nobody wants any more.
 type late struct {
@@ -291,7 +296,8 @@ func (c *Consumer) Take(now time.Time) *Batch {
 	size := int64(0)
 	for call := c.next(); call != nil; call = c.next() {
 		n := len(b.Events)
-		if n == handlerpb.MaxBatchEvents || n > 0 && size+call.size > handlerpb.MaxBatchBytes {
+		if n == handlerpb.MaxBatchEvents || n > 0 && size+call.size > handlerpb.MaxBatchBytes ||
+			n > 0 && (c.window.isLast(call.event) || c.window.isLast(b.Events[0].Event)) {
 			break
 		}
 		if b.Events == nil {

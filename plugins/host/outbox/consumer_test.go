@@ -32,6 +32,27 @@ func taken(b *Batch) []string {
 	return names
 }
 
+// The last attempt of an event goes alone, so that no other event of its message takes it along.
+func TestLastAttemptsGoAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(time.Minute).NewConsumer()
+		results := make(chan string, 6)
+		for i, attempt := range []int{1, 2, 5, 6, 1, 1} {
+			ev := handler.Event{Name: fmt.Sprint(i), Attempt: attempt}
+			d.box.Submit(t.Context(), &ev, func(_ handler.Answer, err error) { results <- fmt.Sprintf("%d: %v", i, err) })
+		}
+		d.Attach(Window{Events: 99, Bytes: 1 << 20, Last: 5})
+		var got []int
+		for req := d.Take(time.Now()); req != nil; req = d.Take(time.Now()) {
+			got = append(got, len(req.Events))
+		}
+		if diff := cmp.Diff([]int{2, 1, 1, 2}, got); diff != "" {
+			t.Error(diff)
+		}
+		d.Detach(nil)
+	})
+}
+
 func TestWindow(t *testing.T) {
 	const kb, mb = 1 << 10, 1 << 20
 	for _, c := range []struct {

@@ -156,6 +156,7 @@ func (s *Session) Window() outbox.Window {
 	if w.Patience = s.terms.LateTimeout; w.Patience == 0 {
 		w.Patience = max(time.Minute, 4*s.terms.Timeout)
 	}
+	w.Last = s.description.last(s.terms.Attempts)
 	return w
 }
 

@@ -48,6 +48,7 @@ type Terms struct {
 	Config      json.RawMessage // of the manifest; empty where it has none
 	Concurrency int             // events that may be with the handler; 0: see Description.Window
 	Timeout     time.Duration   // for one event, from its sending on
+	Attempts    int             // failures after which an event is dead; 0: it never is
 	Version     string          // of informd
 	Reads       bool            // the handler may read the cache
 	// Confidential reports whether the handler may see text of Secrets, in events or in the cache. It

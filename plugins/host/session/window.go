@@ -43,10 +43,24 @@ func (d Description) Window(concurrency int) outbox.Window {
 	return w
 }
 
+// last returns the attempt from which on events go alone, or 0. A handler that takes batches may fail
+// with all events of a message because of one of them. If that happens again and again, the others
+// must not die with it. Where the first attempt is the last, all events would go alone.
+func (d Description) last(attempts int) int {
+	if attempts > 1 && d.takesBatches() {
+		return attempts
+	}
+	return 0
+}
+
+func (d Description) takesBatches() bool {
+	return slices.Contains(d.Capabilities, handlerpb.CapabilityBatches)
+}
+
 // defaultConcurrency is larger for a handler that takes batches: all events of one message then cost
 // it little more than one.
 func (d Description) defaultConcurrency() int {
-	if slices.Contains(d.Capabilities, handlerpb.CapabilityBatches) {
+	if d.takesBatches() {
 		return handlerpb.DefaultBatchConcurrency
 	}
 	return handlerpb.DefaultConcurrency

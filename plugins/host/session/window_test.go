@@ -6,6 +6,20 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
+func TestLastAttempt(t *testing.T) {
+	batches := Description{Capabilities: []string{handlerpb.CapabilityBatches}}
+	for _, c := range []struct {
+		described      Description
+		attempts, want int
+	}{
+		{batches, 5, 5}, {batches, 2, 2}, {batches, 1, 0}, {batches, 0, 0}, {Description{}, 5, 0},
+	} {
+		if got := c.described.last(c.attempts); got != c.want {
+			t.Errorf("%+v with %d attempts: %d, want %d", c.described, c.attempts, got, c.want)
+		}
+	}
+}
+
 func TestWindow(t *testing.T) {
 	batches := []string{"else", handlerpb.CapabilityBatches}
 	for _, c := range []struct {

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+var gizmos = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gizmos"}
+
+// sparing is a rule that applies nothing for the gizmos of the tests, and looks what it has to prune
+// whenever it acts.
+const sparing = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: example.com/v1/gizmos}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: r}
+spec:
+  source: maps
+  handler: record
+  prune: true
+  actions: [{if: object.data.size == "2", apply: {resource: v1/secrets, object: {metadata: {name: copy, namespace: shop}}}}]
+`
+
+// prunes counts how often a rule has looked for what it applied for one object.
+func (l *life) prunes() *atomic.Int32 {
+	prunes := new(atomic.Int32)
+	l.server.Fail(func(r *http.Request) *metav1.Status {
+		if strings.Contains(r.URL.Query().Get("labelSelector"), "informd.dev/source=") {
+			prunes.Add(1)
+		}
+		return nil
+	})
+	return prunes
+}
+
+// A rule hears at once that the objects of a withdrawn resource are gone, and prunes an hour later.
+// Neither kill -9 nor a restart makes it sooner or later, and a reload does not, either.
+func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Serve(gizmos, "Gizmo", true)
+	l.server.Apply(gizmos, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
+	prunes := l.prunes()
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	var due time.Time
+	told := l.run(sparing, new(teller), n(1))
+	l.server.Withdraw(gizmos)
+	told = append(told, l.run(sparing, new(teller), func(e *Engine, _ []string) bool {
+		_, due = e.rule("r").spared.count()
+		return !due.IsZero()
+	})...)
+	slices.Sort(told)
+	l.expect(told, "r deleted a →1", "r synced a →1")
+	if wait := time.Until(due); wait < 59*time.Minute || wait > time.Hour {
+		t.Errorf("it prunes after %v", wait)
+	}
+	before := prunes.Load()
+	again := func(ahead time.Duration, until func(e *Engine) bool) {
+		t.Helper()
+		l.ahead.Store(int64(ahead))
+		l.expect(l.run(sparing, new(teller), func(e *Engine, _ []string) bool { return until(e) }))
+	}
+	again(30*time.Minute, func(e *Engine) bool {
+		if _, next := e.rule("r").spared.count(); next.Unix() != due.Unix() {
+			t.Errorf("it prunes at %v, and before the restart at %v", next, due)
+		}
+		return true
+	})
+	if prunes.Load() != before {
+		t.Error("it prunes too early")
+	}
+	again(61*time.Minute, func(e *Engine) bool { return prunes.Load() > before })
+	before = prunes.Load()
+	again(120*time.Minute, func(e *Engine) bool { return !e.rule("r").spared.has(key) })
+	if prunes.Load() != before {
+		t.Error("it prunes twice")
+	}
+}
+
+// What a rule has spared is no orphan: when the resource is served again, the hour still counts.
+func TestSparedIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Serve(gizmos, "Gizmo", true)
+	e, stop := l.start(sparing, new(teller))
+	defer stop()
+	r := e.rule("r")
+	o := &orphans{rule: r, engine: e}
+	for deadline := time.Now().Add(patience); !o.hasResumed(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the source does not sync")
+		}
+	}
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
+		"namespace": "shop", "name": "copy",
+		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.preparer.Mark(key)},
+		"annotations":   map[string]any{"informd.dev/source-object": "example.com/v1/gizmos shop/a"},
+		"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
+	}})
+	if found, _, err := o.strays(t.Context()); err != nil || len(found) != 1 {
+		t.Fatalf("found %v, %v, want the copy", found, err)
+	}
+	r.spared.add(key, time.Hour)
+	if found, isBusy, err := o.strays(t.Context()); err != nil || len(found) != 0 || isBusy {
+		t.Errorf("found %v, %v, %v", found, isBusy, err)
+	}
+}
+
+// A rule that changes goes on to spare what it spared. One that prunes no more spares nothing.
+func TestSparedOverAReload(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Serve(gizmos, "Gizmo", true)
+	e, stop := l.start(sparing, new(teller))
+	defer stop()
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	for deadline := time.Now().Add(patience); !e.rule("r").view.HasSynced(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the source does not sync")
+		}
+	}
+	e.rule("r").spared.add(key, time.Hour)
+	reload := func(manifests string) {
+		t.Helper()
+		if _, err := l.reload(e, manifests, new(teller)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload(strings.Replace(sparing, `== "2"`, `== "3"`, 1))
+	if r := e.rule("r"); !r.spared.has(key) || r.spared.rule != r {
+		t.Error("the changed rule spares nothing")
+	}
+	reload(strings.Replace(sparing, "  prune: true\n", "", 1))
+	if e.rule("r").spared != nil {
+		t.Error("a rule that does not prune spares")
+	}
+	reload(sparing)
+	if n, _ := e.rule("r").spared.count(); n != 0 {
+		t.Errorf("%d objects are spared", n)
+	}
+}
