@@ -83,16 +83,16 @@ func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 }
 
 // list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
-// true: see readList.
+// true. More than room items are an error; n is how many there were: see readList.
 func (c *apiClient) list(
-	ctx context.Context, o metav1.ListOptions, take func(*entry) bool,
-) (*internalversion.List, error) {
+	ctx context.Context, o metav1.ListOptions, room int64, take func(*entry) bool,
+) (list *internalversion.List, n int64, err error) {
 	body, err := c.get(ctx, c.lists, o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer body.Close()
-	return readList(body, c.reader, take)
+	return readList(body, c.reader, room, take)
 }
 
 // get sends a request for the selection's objects, and returns the body of the response, which ends

@@ -62,6 +62,9 @@ type tuning struct {
 	// silence. hush is longer than informd's own pauses: a busy connection may hand over an event 11 ms
 	// late (gather.go).
 	silence, hush, partHush time.Duration
+	// maxListed bounds the objects of one list, with all of its pages, and so what an endless list
+	// costs. By default it is ten times what Kubernetes is tested with.
+	maxListed int64
 }
 
 var defaultTuning = tuning{
@@ -69,6 +72,7 @@ var defaultTuning = tuning{
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
 	calm: time.Minute, silence: time.Second,
 	hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
+	maxListed: 2_000_000,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must

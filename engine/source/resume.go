@@ -208,7 +208,7 @@ func (c *apiClient) within(saved *Saved) *apiClient {
 func (c *apiClient) current(ctx context.Context) (string, error) {
 	selector := fields.OneTermEqualSelector("metadata.name", nobody)
 	o := metav1.ListOptions{FieldSelector: selector.String()}
-	list, err := c.list(ctx, o, func(*entry) bool { return false })
+	list, _, err := c.list(ctx, o, defaultTuning.maxListed, func(*entry) bool { return false })
 	if err != nil {
 		return "", err
 	}

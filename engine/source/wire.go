@@ -48,6 +48,7 @@ type wire struct {
 	parts   bool
 	floor   string // the list may not be older; empty once the server has refused it
 
+	items   int64       // of the list so far, over all pages; or initial events of the watch
 	version string      // of the list; empty if no watch can go on from it
 	listed  atomic.Bool // client-go has the whole list
 	garbled atomic.Bool // the last watch ended with something that is no event
@@ -88,8 +89,9 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		defer release()
 		if o.Continue == "" {
 			w.informer.counts.received.Store(0)
+			w.items = 0
 		}
-		list, err = w.informer.client.list(ctx, o, w.initial)
+		list, err = w.page(ctx, o)
 		return err
 	})
 	if err != nil {
@@ -106,6 +108,19 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	if o.Continue == "" {
 		w.informer.counts.lists.Add(1)
 	}
+	return list, nil
+}
+
+// page reads a page of a list, or a whole list.
+func (w *wire) page(ctx context.Context, o metav1.ListOptions) (*internalversion.List, error) {
+	list, n, err := w.informer.client.list(ctx, o, w.tuning().maxListed-w.items, w.initial)
+	switch {
+	case err != nil:
+		return nil, err
+	case list.Continue != "" && (n == 0 || list.Continue == o.Continue):
+		return nil, errNoProgress
+	}
+	w.items += n
 	return list, nil
 }
 
@@ -174,6 +189,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	w.narrow(&o)
 	if isInitial {
 		w.raise(&o)
+		w.items = 0
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
