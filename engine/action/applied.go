@@ -68,8 +68,10 @@ func IsForbidden(err error) bool {
 	return ok && f.code == http.StatusForbidden
 }
 
-// maxRestarts bounds how often a list in pages starts over.
-const maxRestarts = 3
+const (
+	maxRestarts = 3         // how often a list in pages starts over
+	maxFound    = 1_000_000 // objects of all pages
+)
 
 // isList reports whether an answer is a list, or a page of one.
 func (a *answer) isList() bool { return strings.HasSuffix(a.kind, "List") }
@@ -101,9 +103,17 @@ func (c *client) listed(
 			return nil, f
 		}
 		found = append(found, got.items...)
-		if got.meta.Continue == "" {
+		next := got.meta.Continue
+		switch {
+		case next == "":
 			return found, nil
+		case len(got.items) == 0, next == query.Get("continue"):
+			return nil, &failure{code: got.code, text: "the API server's list does not get on: " +
+				"a page has no objects, or leads to itself"}
+		case len(found) > maxFound:
+			return nil, &failure{code: got.code,
+				text: fmt.Sprintf("the API server's list has more than %d objects", maxFound)}
 		}
-		query.Set("continue", got.meta.Continue)
+		query.Set("continue", next)
 	}
 }

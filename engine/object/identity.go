@@ -10,7 +10,8 @@ type place int
 const (
 	elsewhere place = iota
 	atRoot
-	atType
+	atKind
+	atAPIVersion
 	atMetadata
 	atManagedFields
 	atNamespace // followed by the rest of the identity, in its order
@@ -26,8 +27,10 @@ func (p place) below(key []byte) place {
 	switch p {
 	case atRoot:
 		switch string(key) {
-		case "kind", "apiVersion":
-			return atType
+		case "kind":
+			return atKind
+		case "apiVersion":
+			return atAPIVersion
 		case "metadata":
 			return atMetadata
 		}

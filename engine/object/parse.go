@@ -66,6 +66,7 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 	view = trees.Get().(*Tree)
 	w := walker{s: s, branches: &view.branches}
 	view.value, err = w.value(p.keep, p.view, atRoot)
+	view.types = w.types
 	text := s.Recorded()
 	if err != nil {
 		view.Release()

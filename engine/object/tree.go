@@ -10,8 +10,26 @@ import "sync"
 // Its strings share memory: clone one that is kept for long. Nobody may change any of it.
 type Tree struct {
 	value any
+	types typeTexts
 	branches
 }
+
+// typeTexts are the JSON of an object's apiVersion and kind, as they stand in the text that was parsed;
+// nil if they are absent.
+type typeTexts struct{ apiVersion, kind []byte }
+
+func (t *typeTexts) set(at place, raw []byte) {
+	switch at {
+	case atKind:
+		t.kind = raw
+	case atAPIVersion:
+		t.apiVersion = raw
+	}
+}
+
+// Types returns the JSON of the object's apiVersion and kind, as the parsed text has them; nil for
+// what it has not, and of a map or a list only the bracket. They are valid as long as that text is.
+func (t *Tree) Types() (apiVersion, kind []byte) { return t.types.apiVersion, t.types.kind }
 
 // Value returns the tree's root. It is nil if there is no tree, or if nothing is covered.
 func (t *Tree) Value() any {
@@ -27,7 +45,7 @@ func (t *Tree) Release() {
 	if t == nil {
 		return
 	}
-	t.value = nil
+	t.value, t.types = nil, typeTexts{}
 	t.branches.recycle()
 	trees.Put(t)
 }

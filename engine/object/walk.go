@@ -15,6 +15,7 @@ type walker struct {
 	*branches                 // of the view
 	texts     strings.Builder // strings of the view share memory: one allocation for most objects
 	typed     bool            // the object has a kind or an apiVersion
+	types     typeTexts
 }
 
 // value reads the next value, which is at the given place. It does not decode what nests too deep
@@ -33,10 +34,12 @@ func (w *walker) value(keep, view *Paths, at place) (any, error) {
 	}
 	switch {
 	case at >= atNamespace:
-		// of the wrong type; the object is unfit, so its decoded value does not matter
+		// may be of the wrong type; then the object is unfit, so its decoded value does not matter
 	case kind == '{':
+		w.types.set(at, []byte{kind})
 		return w.object(keep, view, at)
 	case kind == '[':
+		w.types.set(at, []byte{kind})
 		return w.list(keep, view)
 	}
 	// even where a path goes on: the value shows that it does not
@@ -44,8 +47,11 @@ func (w *walker) value(keep, view *Paths, at place) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at >= atNamespace {
+	switch {
+	case at >= atNamespace:
 		w.id.set(at, raw, w.s.Plain())
+	default:
+		w.types.set(at, raw)
 	}
 	if view == nil {
 		return nil, nil
@@ -77,8 +83,8 @@ func (w *walker) object(keep, view *Paths, at place) (any, error) {
 		keepChild, _ := keep.at(key)
 		viewChild, name := view.at(key)
 		switch to {
-		case atType:
-			w.typed, to = true, elsewhere
+		case atKind, atAPIVersion:
+			w.typed = true
 		case atManagedFields:
 			to, keepChild, viewChild = elsewhere, nil, nil
 		}

@@ -105,24 +105,44 @@ func (c *apiClient) patience(usual time.Duration) time.Duration {
 }
 
 // list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
-// true: see readList.
+// true. More than room items are an error; n is how many there were: see readList.
 func (c *apiClient) list(
-	ctx context.Context, o metav1.ListOptions, take func(*entry) bool,
-) (*internalversion.List, error) {
-	return c.listWithin(ctx, o, limits{c.patience(c.tuning.listing), c.tuning.progress}, take)
+	ctx context.Context, o metav1.ListOptions, room int64, take func(*entry) bool,
+) (list *internalversion.List, n int64, err error) {
+	within := limits{c.patience(c.tuning.listing), c.tuning.progress}
+	return c.listWithin(ctx, o, within, room, take)
+}
+
+// page is list for a page that may not be the last. n is what the page takes of the room for the next
+// ones: a page without objects, which a server that filters may send, counts as a thousandth of what
+// a list may have. So a server cannot send pages without end.
+func (c *apiClient) page(
+	ctx context.Context, o metav1.ListOptions, room int64, take func(*entry) bool,
+) (list *internalversion.List, n int64, err error) {
+	list, n, err = c.list(ctx, o, room, take)
+	if err != nil || list.Continue == "" {
+		return list, n, err
+	}
+	if n == 0 {
+		n = max(1, c.tuning.maxListed/1000)
+	}
+	if n > room || list.Continue == o.Continue {
+		return nil, n, errNoProgress
+	}
+	return list, n, nil
 }
 
 // listWithin is list with other limits.
 func (c *apiClient) listWithin(
-	ctx context.Context, o metav1.ListOptions, within limits, take func(*entry) bool,
-) (*internalversion.List, error) {
+	ctx context.Context, o metav1.ListOptions, within limits, room int64, take func(*entry) bool,
+) (list *internalversion.List, n int64, err error) {
 	body, err := c.get(ctx, c.lists, o, within)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer body.Close()
 	body.heard = func() { c.hearing.hear() }
-	return readList(body, c.reader, take)
+	return readList(body, c.reader, room, take)
 }
 
 // get sends a request for the selection's objects, and returns the body of the response, which ends

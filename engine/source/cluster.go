@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+
+	"github.com/informd/informd/internal/bounded"
 )
 
 // These limits say how many answers in all ClusterUID needs before it believes that kube-system is
@@ -25,7 +27,7 @@ const (
 // An API server that has just started may refuse requests that it allows later, and a new cluster
 // has no kube-system yet. So ClusterUID does not believe the first such answer.
 func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
-	client, err := metadata.NewForConfigAndClient(s.config, s.over.lists)
+	client, err := metadata.NewForConfigAndClient(s.config, bounded.Client(s.over.lists))
 	if err != nil {
 		return "", err
 	}

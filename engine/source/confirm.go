@@ -203,8 +203,8 @@ func (c *confirming) read(
 		return nil, err
 	}
 	defer release()
-	for {
-		list, err := client.list(ctx, o, func(e *entry) bool {
+	for room := c.informer.parent.tuning.maxListed; ; {
+		list, n, err := client.page(ctx, o, room, func(e *entry) bool {
 			if version, ok := differ[e.Key()]; ok && version == e.ResourceVersion() {
 				delete(differ, e.Key())
 			}
@@ -213,6 +213,7 @@ func (c *confirming) read(
 		if err != nil {
 			return nil, err
 		}
+		room -= n
 		if o.Continue = list.Continue; o.Continue == "" {
 			return differ, nil
 		}
@@ -267,11 +268,12 @@ func (c *apiClient) version(ctx context.Context, key string) (version string, er
 	}
 	wait := c.patience(c.tuning.answer)
 	o := metav1.ListOptions{LabelSelector: c.selection.LabelSelector, FieldSelector: selector}
-	_, err = c.in(namespace).listWithin(ctx, o, limits{wait, wait}, func(e *entry) bool {
+	take := func(e *entry) bool {
 		if e.Key() == key {
 			version = e.ResourceVersion()
 		}
 		return false
-	})
+	}
+	_, _, err = c.in(namespace).listWithin(ctx, o, limits{wait, wait}, c.tuning.maxListed, take)
 	return version, err
 }

@@ -23,6 +23,8 @@ type arrival struct {
 	view   *object.Paths // the informer's when the object was read
 	number uint64        // the event's number in the gate
 	unfit  error         // why the object is unreadable; then only its identity is known
+	// isForeign says that the object is unfit because the informer did not ask for it.
+	isForeign bool
 }
 
 var _ runtime.Object = (*entry)(nil)

@@ -75,6 +75,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	options := cache.SharedIndexInformerOptions{
 		Indexers: i.allIndexers(), ObjectDescription: i.sel.String(),
 	}
+	i.kind.Store(nil)
 	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, options)
 	g.store = g.shared.GetIndexer()
 	i.coming = g

@@ -43,6 +43,7 @@ type Informer struct {
 	fixed   []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
 	shape   atomic.Pointer[shape]      // never nil; how objects are read
+	kind    atomic.Pointer[string]     // JSON of the objects' kind; nil until the generation has one
 	present atomic.Pointer[generation] // never nil; the generation whose store is read
 
 	// indexing is held while indexes are added, and while a generation begins or becomes present.
@@ -293,6 +294,12 @@ func (i *Informer) asks() (client *apiClient) {
 // unreadable counts an unreadable object, and logs it without its content.
 func (i *Informer) unreadable(e *entry) {
 	i.counts.unreadable.Add(1)
+	if e.arrival.isForeign {
+		i.parent.sayer.warn(i.log, "the API server sent an object that informd did not ask for: "+
+			"leaving it out", i.sel.String()+" foreign",
+			"key", e.Object.Key(), "error", e.arrival.unfit)
+		return
+	}
 	i.parent.sayer.warn(i.log, "an object cannot be read: treating it as absent", i.sel.String(),
 		"key", e.Object.Key(), "error", e.arrival.unfit)
 }

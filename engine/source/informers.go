@@ -77,6 +77,9 @@ type tuning struct {
 	// silence. hush is longer than informd's own pauses: a busy connection may hand over an event 11 ms
 	// late (gather.go).
 	silence, hush, partHush time.Duration
+	// maxListed bounds the objects of one list, with all of its pages, and so what an endless list
+	// costs. By default it is ten times what Kubernetes is tested with.
+	maxListed int64
 }
 
 var defaultTuning = tuning{
@@ -87,6 +90,7 @@ var defaultTuning = tuning{
 	closing: 30 * time.Second, quiet: 70 * time.Second, proof: 15 * time.Second,
 	probe: 10 * time.Second, brief: time.Minute,
 	hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
+	maxListed: 2_000_000,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must

@@ -16,29 +16,43 @@ import (
 const (
 	listBuffer = 64 << 10 // bytes; the buffer grows for a larger item
 	maxItem    = 64 << 20 // bytes; by default etcd accepts 1.5 MiB
+	maxPage    = 16 << 30 // bytes of a list or a page of one; twice what etcd may hold
 )
+
+// errTooMany ends a list or a watch that has more objects than any cluster.
+func errTooMany(most int64) error {
+	return fmt.Errorf("the API server sends more than %d objects: "+
+		"narrow the source by namespaces or a selector", most)
+}
+
+// errNoProgress ends a list whose pages lead nowhere.
+var errNoProgress = errors.New("the API server's list does not get on: " +
+	"page after page has no objects, or one leads to itself")
 
 // readList reads a list from the body of a response, item by item. Only the buffer's part of the
 // text is in memory. readList calls take with each item, and adds the item to the list if take
-// returns true. The list's own members may come before or after the items.
+// returns true. More than room items are an error; n is how many there were. The list's own members may come before or after the items.
 func readList(
-	body io.Reader, r *entryReader, take func(*entry) bool,
-) (*internalversion.List, error) {
+	body io.Reader, r *entryReader, room int64, take func(*entry) bool,
+) (list *internalversion.List, n int64, err error) {
 	l := &listReader{
 		body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take,
-		list: new(internalversion.List),
+		list: new(internalversion.List), room: room,
 	}
 	if err := l.read(); err != nil {
-		return nil, fmt.Errorf("read the list: %w", err)
+		return nil, l.count, fmt.Errorf("read the list: %w", err)
 	}
-	return l.list, nil
+	return l.list, l.count, nil
 }
 
 type listReader struct {
 	body   io.Reader
 	buf    []byte // text of the body; the part before start has been parsed
 	start  int
-	ended  bool // the body has ended
+	ended  bool  // the body has ended
+	size   int64 // bytes of the body so far
+	count  int64 // items so far
+	room   int64 // how many there may be
 	scan   scan.Scanner
 	reader *entryReader
 	take   func(*entry) bool
@@ -104,7 +118,11 @@ func (l *listReader) item(s *scan.Scanner) (*entry, error) {
 	if !ok || l.early {
 		kind = ""
 	}
-	return l.reader.item(s, l.apiVersion, kind)
+	e, err := l.reader.item(s, l.apiVersion, kind)
+	if err == nil {
+		l.reader.informer.refuse(e)
+	}
+	return e, err
 }
 
 // member reads one member of the list.
@@ -161,6 +179,9 @@ func (l *listReader) items() error {
 		if err != nil || e == nil {
 			return err
 		}
+		if l.count++; l.count > l.room {
+			return errTooMany(l.reader.informer.parent.tuning.maxListed)
+		}
 		if l.take(e) {
 			l.list.Items = append(l.list.Items, e)
 		}
@@ -198,6 +219,9 @@ func (l *listReader) fill() error {
 	}
 	n, err := io.ReadFull(l.body, l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
+	if l.size += int64(n); l.size > maxPage {
+		return fmt.Errorf("it has more than %d GiB", maxPage>>30)
+	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		l.ended, err = true, nil
 	}

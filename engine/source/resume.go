@@ -227,7 +227,8 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 	selector := fields.OneTermEqualSelector("metadata.name", nobody)
 	o := metav1.ListOptions{FieldSelector: selector.String()}
 	wait := c.patience(c.tuning.answer)
-	list, err := c.listWithin(ctx, o, limits{wait, wait}, func(*entry) bool { return false })
+	list, _, err := c.listWithin(ctx, o, limits{wait, wait}, c.tuning.maxListed,
+		func(*entry) bool { return false })
 	if err != nil {
 		return "", err
 	}

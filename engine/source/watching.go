@@ -192,6 +192,8 @@ func (w *watching) take(
 		}
 		w.fail(ctx, ev)
 		return false, true
+	case w.isTooMuch(ev):
+		return false, false
 	case !w.pass(ctx, ev, release):
 		return false, true
 	}
@@ -306,6 +308,19 @@ func (w *watching) widen(ctx context.Context) {
 	w.cancel()
 }
 
+// isTooMuch reports whether an event adds an object beyond what a list may have. The watch ends, and
+// another one begins after a pause.
+func (w *watching) isTooMuch(ev watch.Event) bool {
+	i, most := w.wire.informer, w.wire.tuning().maxListed
+	if w.initial || ev.Type != watch.Added || i.counts.objects.Load() < most {
+		return false
+	}
+	err := errTooMany(most)
+	i.health.trouble(Failing, err.Error(), true)
+	i.parent.sayer.warn(i.log, "the watch ends", i.sel.String()+" too many", "error", err)
+	return true
+}
+
 // pass passes on an event of the server, other than an ERROR. It returns false if the whole watch
 // is over.
 func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (sent bool) {
@@ -391,8 +406,13 @@ func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	if ev.Type != watch.Added && w.changed.IsZero() {
 		w.changed = w.came
 	}
+	most := w.wire.tuning().maxListed
+	if w.wire.items++; w.wire.items > most {
+		w.garbled(ctx, errTooMany(most))
+		return false
+	}
 	if !w.wire.initial(e) {
-		if ev.Type == watch.Added || e.Name() == "" {
+		if ev.Type == watch.Added || e.Name() == "" || e.arrival.isForeign {
 			return true
 		}
 		ev.Type, e.arrival = watch.Deleted, nil // the object became unreadable meanwhile
@@ -410,7 +430,7 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 	}
 	if e.arrival.unfit != nil {
 		w.wire.informer.unreadable(e)
-		if e.Name() == "" {
+		if e.Name() == "" || e.arrival.isForeign {
 			return true
 		}
 		ev.Type = watch.Deleted

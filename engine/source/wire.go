@@ -48,6 +48,7 @@ type wire struct {
 	parts   bool
 	floor   string // the list may not be older; empty once the server has refused it
 
+	items   int64       // of the list so far, over all pages; or initial events of the watch
 	version string      // of the list; empty if no watch can go on from it
 	asked   time.Time   // when the list was requested; zero if the server could give an older state
 	listed  atomic.Bool // client-go has the whole list
@@ -90,7 +91,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		if o.Continue == "" {
 			w.begins(o)
 		}
-		list, err = w.informer.client.list(ctx, o, w.initial)
+		list, err = w.page(ctx, o)
 		return err
 	})
 	if err != nil {
@@ -113,10 +114,17 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 // begins notes that a list begins.
 func (w *wire) begins(o metav1.ListOptions) {
 	w.informer.counts.received.Store(0)
-	w.asked = time.Time{}
+	w.items, w.asked = 0, time.Time{}
 	if o.ResourceVersion == "" {
 		w.asked = w.informer.parent.clock.Now()
 	}
+}
+
+// page reads a page of a list, or a whole list.
+func (w *wire) page(ctx context.Context, o metav1.ListOptions) (*internalversion.List, error) {
+	list, n, err := w.informer.client.page(ctx, o, w.tuning().maxListed-w.items, w.initial)
+	w.items += n
+	return list, err
 }
 
 // again ends the generation once the consumer has taken all of its events. The next generation

@@ -58,6 +58,7 @@ var listed = sync.OnceValues(func() ([]goPackage, error) {
 // itself:
 var mayImport = map[string][]string{
 	"config":              {},
+	"internal/bounded":    {},
 	"internal/nearest":    {},
 	"internal/ownfile":    {},
 	"internal/peer":       {},
@@ -183,7 +184,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		for _, path := range p.Imports {
 			imported, ours := strings.CutPrefix(path, module)
 			switch imported {
-			case "internal/nearest", "internal/ownfile", "internal/peer", "internal/printable", "internal/rawcall", "internal/seldom", "internal/socket": // of use to all
+			case "internal/bounded", "internal/nearest", "internal/ownfile", "internal/peer", "internal/printable", "internal/rawcall", "internal/seldom", "internal/socket": // of use to all
 				continue
 			}
 			if !ours || strings.HasPrefix(imported, prefix+"/") && !slices.Contains(openFolders, prefix) {

@@ -24,6 +24,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
+	"github.com/informd/informd/internal/bounded"
 )
 
 // Cluster looks for applied objects in a cluster. It is safe for concurrent use.
@@ -78,11 +79,11 @@ func NewCluster(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1                           // it sends one request at a time
 	config.WarningHandler = rest.NoWarnings{} // about versions, of which it only lists what is there
-	d, err := discovery.NewDiscoveryClientForConfig(config)
+	d, err := discovery.NewDiscoveryClientForConfig(bounded.Config(config))
 	if err != nil {
 		return nil, err
 	}
-	m, err := metadata.NewForConfig(config)
+	m, err := metadata.NewForConfig(bounded.Config(config))
 	return &Cluster{d, m}, err
 }
 
@@ -143,7 +144,14 @@ func (c *Cluster) list(
 	ctx context.Context, resource schema.GroupVersionResource, selector string,
 ) (found []Object, err error) {
 	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (list runtime.Object, err error) {
-		return c.metadata.Resource(resource).List(ctx, o)
+		page, err := c.metadata.Resource(resource).List(ctx, o)
+		if err == nil && page.Continue != "" && (len(page.Items) == 0 || page.Continue == o.Continue) {
+			err = errors.New("the list does not get on: a page has no objects, or leads to itself")
+		}
+		if err != nil {
+			return nil, err // a nil page would not be a nil list
+		}
+		return page, nil
 	}))
 	err = pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(item runtime.Object) error {
 		o := item.(*metav1.PartialObjectMetadata)

@@ -24,6 +24,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/internal/bounded"
 	"github.com/informd/informd/internal/peer"
 	"github.com/informd/informd/internal/slack"
 )
@@ -280,7 +281,7 @@ func connect(cfg *rest.Config) (engine.Cluster, error) {
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
 	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, bounded.Client(httpClient))
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
 	}

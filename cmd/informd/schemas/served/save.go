@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/schema"
+	"github.com/informd/informd/internal/bounded"
 	"github.com/informd/informd/internal/ownfile"
 )
 
@@ -69,7 +70,7 @@ command line is wrong.`,
 			}
 			cluster.UserAgent = "informd/" + version
 			cluster.QPS = -1
-			client, err := discovery.NewDiscoveryClientForConfig(cluster)
+			client, err := discovery.NewDiscoveryClientForConfig(bounded.Config(cluster))
 			if err != nil {
 				return cli.Failed(fmt.Errorf("set up the connection to %s: %w", cluster.Host, err))
 			}
