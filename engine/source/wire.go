@@ -358,6 +358,12 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone
 		case answer == isAbsent, answer == isSilent:
 			w.end(notServedError(why))
 			return 0, true
+		case answer == isUnusable:
+			w.informer.health.trouble(Unusable, why, true)
+			return w.tuning().maxPause, false
+		case apierrors.IsMethodNotSupported(err) && answer == isServed:
+			w.informer.health.trouble(Unusable, reason, true)
+			return w.tuning().maxPause, false
 		case why != "":
 			reason = why
 		}
