@@ -347,7 +347,11 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone bool) {
 	reason := reasonOf(err)
 	_, isMute := errors.AsType[*silentError](err)
+	_, isPlugin := errors.AsType[*PluginError](err)
 	switch {
+	case isPlugin:
+		w.reach().away(reason)
+		w.informer.health.trouble(Failing, reason, false)
 	case isMute:
 		w.informer.health.trouble(Failing, reason, true)
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
