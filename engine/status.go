@@ -148,7 +148,7 @@ func (e *Engine) Status() Status {
 func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
 	waits, reason := r.reason()
 	switch own.State {
-	case source.NotServed, source.Forbidden, source.Failing:
+	case source.NotServed, source.Forbidden, source.Unusable, source.Failing:
 		state = RuleBlocked
 	case source.Pending, source.Listing:
 		state = RuleWaiting
@@ -187,7 +187,7 @@ func (r *runningRule) failure() string {
 // remoteness orders the states by how far they are from synced.
 var remoteness = map[source.State]int{
 	source.Synced: 0, source.NotServed: 1, source.Listing: 2,
-	source.Pending: 3, source.Forbidden: 4, source.Failing: 5,
+	source.Pending: 3, source.Forbidden: 4, source.Unusable: 5, source.Failing: 6,
 }
 
 func (s *runningSource) status() SourceStatus {

@@ -70,7 +70,9 @@ func (s *Informers) kubeSystem(
 	limited, cancel := context.WithTimeoutCause(ctx, s.tuning.answer, &silentError{after: s.tuning.answer})
 	defer cancel()
 	system, err := namespaces.Namespace("").Get(limited, "kube-system", metav1.GetOptions{})
-	if silent, ok := errors.AsType[*silentError](context.Cause(limited)); ok && err != nil {
+	_, isPlugin := errors.AsType[*PluginError](err)
+	silent, isSilent := errors.AsType[*silentError](context.Cause(limited))
+	if err != nil && isSilent && !isPlugin {
 		return nil, silent
 	}
 	return system, err
@@ -83,7 +85,7 @@ func (s *Informers) unreachable(err error) {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		reason = "the API server refuses the credentials: " + reasonOf(err)
-	case errors.As(err, new(*silentError)):
+	case errors.As(err, new(*silentError)), errors.As(err, new(*PluginError)):
 		reason = reasonOf(err)
 	case !isUnreachable(err):
 		reason = "the API server does not answer: " + reasonOf(err)

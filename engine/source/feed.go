@@ -29,6 +29,8 @@ type feed struct {
 	warn   func(panic any) // logs that the consumer has panicked
 	chunk  int             // objects per turn of a resync or clear; changes come in between
 	poke   chan struct{}   // capacity 1; signals that tick has work
+	// isTroubled reports whether something keeps the informer from following the server.
+	isTroubled func() bool
 
 	mu sync.Mutex // held during each call of the consumer; guards the fields below
 	// inOrder makes visits and rounds go through the objects in the order of their keys. A Hand

@@ -39,7 +39,11 @@ func gathering(config *rest.Config) (*http.Client, error) {
 		return newGatherer(conn), nil
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchesOnly{next} })
-	return rest.HTTPClientFor(config)
+	client, err := rest.HTTPClientFor(config)
+	if err == nil {
+		Impatient(client, config)
+	}
+	return client, err
 }
 
 // gatherer is a connection that reads events together while many come. What costs most between an

@@ -24,9 +24,15 @@ const (
 	NotServed              // the cluster does not serve the resource; the informer waits for it
 	Forbidden              // RBAC denies list or watch; the informer keeps trying
 	Failing                // another error is in the way; the informer keeps trying
+	Unusable               // the cluster serves the resource, but not as the selection needs it
 )
 
-var stateNames = [...]string{"pending", "listing", "synced", "not served", "forbidden", "failing"}
+var stateNames = [...]string{"pending", "listing", "synced", "not served", "forbidden", "failing", "unusable"}
+
+// States returns all states.
+func States() []State {
+	return []State{Pending, Listing, Synced, NotServed, Forbidden, Failing, Unusable}
+}
 
 // String returns the state's name, as logs and pages show it.
 func (s State) String() string {
@@ -166,7 +172,7 @@ func (h *health) gone(objects int64) {
 	}
 }
 
-// trouble sets Forbidden or Failing. It logs each kind of reason once, and once a minute if trouble
+// trouble sets Forbidden, Failing or Unusable. It logs each kind of reason once, and once a minute if trouble
 // comes and goes. Trouble that outlasts that minute is logged when it ends. It logs only what this
 // informer alone has; otherwise reach logs it.
 func (h *health) trouble(state State, reason string, alone bool) {
@@ -178,7 +184,11 @@ func (h *health) trouble(state State, reason string, alone bool) {
 	kind := seldom.Kind(reason)
 	if alone && h.said != kind && h.sayer.may(h.name+" is "+state.String()+": "+kind) {
 		h.told, h.said = true, kind
-		h.log.Warn("source is "+state.String()+", trying again", "reason", reason)
+		message := "source is " + state.String() + ", trying again"
+		if state == Unusable {
+			message = "source is unusable: the cluster serves its resource, but not like this"
+		}
+		h.log.Warn(message, "reason", reason)
 	}
 }
 
@@ -206,7 +216,7 @@ func (h *health) well() {
 	case NotServed:
 		h.list()
 		return
-	case Forbidden, Failing:
+	case Forbidden, Failing, Unusable:
 	default:
 		return
 	}
@@ -225,6 +235,13 @@ func (h *health) well() {
 	} else {
 		h.set(Listing, "")
 	}
+}
+
+// isTroubled reports whether something keeps the informer from following the server.
+func (h *health) isTroubled() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state == Failing || h.state == Forbidden || h.state == Unusable
 }
 
 // fresh reports whether the informer follows the server, and has done so for a second if it had

@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// impatient makes the informers give up soon on a server from which nothing comes.
-func impatient(s *Informers) {
+// impatiently makes the informers give up soon on a server from which nothing comes.
+func impatiently(s *Informers) {
 	t := &s.tuning
 	t.short = 10 * time.Millisecond
 	t.answer, t.listing, t.progress = 100*time.Millisecond, 150*time.Millisecond, 100*time.Millisecond
@@ -74,7 +74,7 @@ func TestStalls(t *testing.T) {
 		t.Run(stall.name+" "+stall.reason, func(t *testing.T) {
 			t.Parallel()
 			server, s, i, e, lines := serving(t, stall.watchList, body("a", 1))
-			impatient(s)
+			impatiently(s)
 			server.Stall(stalled(stall.at, stall.is))
 			run(t, s)
 			awaitReason(t, i, Failing, stall.reason)
@@ -105,7 +105,7 @@ func TestWatchThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1))
-		impatient(s)
+		impatiently(s)
 		run(t, s)
 		e.expect(t, "synced a 1")
 		awaitState(t, i, Synced)
@@ -145,7 +145,7 @@ func TestQuietIsNoSilence(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1))
-		impatient(s)
+		impatiently(s)
 		s.tuning.answer, s.tuning.listing = patience, patience
 		s.tuning.quiet, s.tuning.proof = 4*time.Second, 4*time.Second
 		run(t, s)
@@ -167,7 +167,7 @@ func TestQuietIsNoSilence(t *testing.T) {
 func TestInitialEventsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	server, s, i, e, lines := serving(t, true, body("a", 1))
-	impatient(s)
+	impatiently(s)
 	object := 0
 	server.Stall(func(r *http.Request) apistub.Place {
 		if isInitial(r) {

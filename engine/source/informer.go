@@ -79,6 +79,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		widened: make(chan struct{}),
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
+	i.feed.isTroubled = i.health.isTroubled
 	i.shape.Store(newShape(nil, nil, nil))
 	i.hearing = &hearing{clock: parent.clock, doubted: make(chan struct{}, 1)}
 	i.confirming = newConfirming(i)
@@ -159,13 +160,15 @@ func (i *Informer) LastSyncResourceVersion() string {
 }
 
 // IsSettled reports whether the cache is as complete as it can be now. That is so if the informer
-// has synced, or if its resource is not served or forbidden.
+// has synced, or if its resource is not served, forbidden or unusable.
 func (i *Informer) IsSettled() bool {
 	state, _, _, synced, _ := i.health.read()
 	return isSettled(state, synced)
 }
 
-func isSettled(s State, synced bool) bool { return synced || s == NotServed || s == Forbidden }
+func isSettled(s State, synced bool) bool {
+	return synced || s == NotServed || s == Forbidden || s == Unusable
+}
 
 // WaitUntilSettled returns true once each informer has been settled at least once, or false if ctx
 // ends first.

@@ -171,9 +171,12 @@ func TestResourceThatCannotBeUsed(t *testing.T) {
 	} {
 		i := s.Informer(sel)
 		defer func() {
-			awaitState(t, i, Failing)
+			awaitState(t, i, Unusable)
 			if _, reason := i.State(); reason != want {
-				t.Errorf("%v is failing because of %q, want %q", sel, reason, want)
+				t.Errorf("%v is unusable because of %q, want %q", sel, reason, want)
+			}
+			if i.HasSynced() || !i.IsSettled() {
+				t.Errorf("%v: whoever looks it up waits for ever", sel)
 			}
 		}()
 	}

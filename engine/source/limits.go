@@ -37,6 +37,10 @@ func (l limits) limited(
 	header := time.AfterFunc(l.header, func() { cancel(&silentError{after: l.header}) })
 	body, err := send(ctx)
 	header.Stop()
+	if _, isPlugin := errors.AsType[*PluginError](err); isPlugin {
+		cancel(nil)
+		return nil, err
+	}
 	switch silent, ok := errors.AsType[*silentError](context.Cause(ctx)); {
 	case ok && err == nil: // at the last moment
 		_ = body.Close()

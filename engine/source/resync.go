@@ -17,6 +17,9 @@ const (
 	// lull is how long a round rests after each turn, as a multiple of the time the turn took. So a
 	// round takes at most a quarter of a processor from other informers.
 	lull = 3
+	// stale is how long a round waits while the informer may have missed changes, before it looks
+	// again.
+	stale = 200 * time.Millisecond
 	// longestSleep bounds how long a timer runs, because timers stand still while a machine is
 	// suspended, and do not follow a clock that is set.
 	longestSleep = 30 * time.Second
@@ -169,7 +172,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // resync does a turn of a round if one is due, and returns when the next is; a zero time means
-// never. A round begins only when the one before it is done, because each holds the keys of all
+// never. A round waits while the informer has trouble, so that it hands over what is there. A round
+// begins only when the one before it is done, because each holds the keys of all
 // objects. The one that has been due for longest comes first. resync is called with f.mu held.
 func (f *feed) resync(began time.Time) (due time.Time) {
 	if f.round.of == nil {
@@ -179,6 +183,9 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 		}
 		if began.Before(first.next) {
 			return first.next
+		}
+		if f.isTroubled() {
+			return began.Add(stale)
 		}
 		if f.begin(first, began); f.round.of == nil {
 			return first.next

@@ -46,8 +46,10 @@ func TestWatchesThatBreak(t *testing.T) {
 			run(t, s)
 			e.expect(t, "synced a 1")
 			failing := func() bool { state, _ := i.State(); return state == Failing }
-			server.Await("trouble", func() bool {
-				if !failing() && server.Watches(pods) > 0 {
+			harmed := 0 // watches
+			await(t, "trouble", func() bool {
+				if n := server.Requests().Watches[pods]; n > harmed && server.Watches(pods) > 0 {
+					harmed = n
 					harm(server)
 				}
 				return failing()

@@ -47,7 +47,7 @@ func (s *Source) WaitForCacheSync(ctx context.Context) error {
 			if synced {
 				break
 			}
-			if state == NotServed || state == Forbidden {
+			if isSettled(state, false) {
 				return fmt.Errorf("%v is %v%s", i.sel, state, because(reason))
 			}
 			select {

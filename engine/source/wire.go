@@ -355,7 +355,11 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 func (w *wire) explain(ctx context.Context, err error) (most time.Duration, unserved bool) {
 	reason := reasonOf(err)
 	_, isMute := errors.AsType[*silentError](err)
+	_, isPlugin := errors.AsType[*PluginError](err)
 	switch {
+	case isPlugin:
+		w.reach().away(reason)
+		w.informer.health.trouble(Failing, reason, false)
 	case isMute:
 		w.informer.health.trouble(Failing, reason, true)
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
@@ -366,6 +370,12 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, unse
 		case answer == isAbsent, answer == isSilent:
 			w.end(notServedError(why))
 			return 0, true
+		case answer == isUnusable:
+			w.informer.health.trouble(Unusable, why, true)
+			return w.tuning().maxPause, false
+		case apierrors.IsMethodNotSupported(err) && answer == isServed:
+			w.informer.health.trouble(Unusable, reason, true)
+			return w.tuning().maxPause, false
 		case why != "":
 			reason = why
 		}

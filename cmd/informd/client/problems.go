@@ -82,6 +82,7 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 	todo, isWrong := map[string]string{
 		"forbidden":  "allow informd to list and watch " + s.Resource,
 		"failing":    "informd tries again; look at the API server",
+		"unusable":   "mend the source: informd needs to list and watch",
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
 	if isWrong {

@@ -237,7 +237,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		for event, n := range s.Deltas {
 			counter(sourceDeltas, n, s.Name, event.String())
 		}
-		for state := source.Pending; state <= source.Failing; state++ {
+		for _, state := range source.States() {
 			gauge(sourceState, boolean(s.State == state), s.Name, state.String())
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/internal/bounded"
 	"github.com/informd/informd/internal/peer"
 	"github.com/informd/informd/internal/slack"
@@ -271,6 +272,9 @@ func run(
 	log.Info("informd stops: deliveries have ended, handlers are ending")
 	end()
 	err = errors.Join(err, group.Wait())
+	if restConfig.ExecProvider != nil {
+		endChildren() // a credential plugin may hang
+	}
 	log.Info("informd has stopped")
 	return err
 }
@@ -281,6 +285,7 @@ func connect(cfg *rest.Config) (engine.Cluster, error) {
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
 	}
+	source.Impatient(httpClient, cfg)
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, bounded.Client(httpClient))
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
