@@ -203,9 +203,8 @@ func (t task) tookEffect(from, made string) {
 	if !ok {
 		return
 	}
-	t.log.Warn("somebody else undoes what the rule writes, again and again: "+
-		"is it another informd, or another controller?", "rule", t.by.Rule,
-		"verb", t.action.Verb, "resource", object.ResourceName(t.resource()), "key", t.key().String(),
+	t.log.Warn("somebody else keeps undoing what the rule writes: another informd, or a controller?",
+		"rule", t.by.Rule, "verb", t.action.Verb, "resource", object.ResourceName(t.resource()), "key", t.key().String(),
 		"times", times, "unreported", held)
 }
 

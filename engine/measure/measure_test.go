@@ -28,7 +28,7 @@ func compile(t *testing.T, scope expr.Scope, isNumber bool, text string) *expr.P
 func TestSample(t *testing.T) {
 	object := map[string]any{
 		"n": int64(3), "f": 1.5, "yes": true, "text": "x", "time": "2026-01-02T03:04:05.5Z", "list": []any{},
-		"long": strings.Repeat("é", MaxLabel), "invalid": "a\xffb", "huge": 1e308, "nan": math.NaN(),
+		"long": strings.Repeat("é", MaxLabel), "invalid": "a\xffb", "hostile": "a\x1b[31m\u009b\u202e\n", "huge": 1e308, "nan": math.NaN(),
 	}
 	for _, c := range []struct {
 		value, label string
@@ -47,6 +47,7 @@ func TestSample(t *testing.T) {
 		{value: "-object.n", label: `""`, want: Sample{Is: true, Labels: "\xffb", Value: -3}},
 		{value: "object.none", label: `""`},
 		{value: "1", label: "object.long", want: Sample{Is: true, Labels: strings.Repeat("é", (MaxLabel-len(cut))/2) + "…\xffb", Value: 1}},
+		{value: "1", label: "object.hostile", want: Sample{Is: true, Labels: `a\u001b[31m\u009b\u202e` + "\n\xffb", Value: 1}},
 		{value: "1", label: "object.invalid", want: Sample{Is: true, Labels: "a\uFFFDb\xffb", Value: 1}},
 		{value: "object.text", label: `""`, err: "value: the expression gives a string, not a number: write float(…), quantity(…) or time(…) around it"},
 		{value: "object.list", label: `""`, err: "value: the expression gives a list, not a number"},

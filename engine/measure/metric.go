@@ -3,10 +3,10 @@ package measure
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/internal/printable"
 )
 
 // Metric is a compiled metric. It is immutable and safe for concurrent use.
@@ -72,16 +72,15 @@ func (m *Metric) Sample(env *expr.Env) (s Sample) {
 
 var errNegative = fmt.Errorf("value: the expression gives a negative number, and a counter only goes up")
 
-// clean makes text the value of a label.
+// clean makes text the value of a label. The page of metrics escapes line breaks only, so what else a
+// terminal would act on is escaped here.
 func clean(text string) string {
-	if len(text) > MaxLabel {
-		end := MaxLabel - len(cut)
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + cut
+	isLong := len(text) > MaxLabel
+	text = printable.Escape(printable.Cut(text, MaxLabel))
+	if isLong || len(text) > MaxLabel {
+		text = printable.Cut(text, MaxLabel-len(cut)) + cut
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return text
 }
 
 // split returns the values of n labels.

@@ -199,8 +199,8 @@ func TestTwoInformdsThatUndoEachOther(t *testing.T) {
 	red.AwaitReady()
 	blue.AwaitReady()
 	wall := k.Create(harness.ConfigMap("wall", "{color: white}"))
-	red.AwaitLog("somebody else undoes what the rule writes")
-	blue.AwaitLog("somebody else undoes what the rule writes")
+	red.AwaitLog("somebody else keeps undoing what the rule writes")
+	blue.AwaitLog("somebody else keeps undoing what the rule writes")
 	for _, socket := range []string{redSocket, blueSocket} {
 		k.Eventually("the status to say that it is slowed", func() bool {
 			_, out, _ := harness.Informd(t, "status", "--control", socket)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/internal/printable"
 )
 
 // The exit codes.
@@ -40,8 +42,16 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func Failed(err error) error { return &ExitError{ExitFailed, err} }
 
 // Execute runs one command line and returns its exit code. It prints errors to stderr, one line
-// each.
+// each. What commands print has \uXXXX in the place of characters that a terminal would act on, which
+// changes nothing for readers of JSON. Commands escape ASCII's control characters themselves.
 func Execute(
+	ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	shown, said := printable.NewWriter(stdout), printable.NewWriter(stderr)
+	defer func() { _, _ = shown.Flush(), said.Flush() }() // as the process ends
+	return execute(ctx, root, args, shown, said)
+}
+
+func execute(
 	ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	prepare(root)
 	root.SetArgs(args)

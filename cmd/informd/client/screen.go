@@ -16,11 +16,15 @@ import (
 
 // terminal returns the size of the terminal w, or zeros if it is none.
 func terminal(w io.Writer) (columns, lines int) {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() (uintptr, bool) }) // see cli.Execute
 	if !ok {
 		return 0, 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	fd, ok := f.Fd()
+	if !ok {
+		return 0, 0
+	}
+	size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, 0
 	}

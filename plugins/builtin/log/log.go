@@ -20,6 +20,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/builtin/internal/eventjson"
 	"github.com/informd/informd/plugins/builtin/internal/strict"
 	"github.com/informd/informd/plugins/handler"
@@ -91,7 +92,8 @@ func (h *Handler) HandleBatch(ctx context.Context, events []handler.Event) []han
 		if err != nil {
 			results[i].Err = handler.Reject(err) // no attempt will go better
 		} else {
-			text = append(line, '\n')
+			at := len(text)
+			text = append(append(line[:at], printable.JSON(line[at:])...), '\n')
 		}
 		ends[i] = len(text)
 	}

@@ -129,6 +129,23 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
+// A line says what the event says, and a terminal that shows it acts on nothing in it.
+func TestLinesAreEscaped(t *testing.T) {
+	const hostile = "a\u009b31m\u202eb\x7f"
+	path := filepath.Join(t.TempDir(), "events")
+	h := start(t, toFile(path))
+	ev := event(hostile)
+	ev.Object = json.RawMessage(`{"a":"` + hostile + `"}`)
+	for _, r := range h.HandleBatch(t.Context(), []handler.Event{event("a"), ev, event("b")}) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	const escaped = `a\u009b31m\u202eb\u007f`
+	hostileLine := strings.Replace(line(escaped), `{"html":"<a&b>","n":9007199254740993}`, `{"a":"`+escaped+`"}`, 1)
+	wantFile(t, path, line("a")+hostileLine+line("b"))
+}
+
 func TestLinesAreAppendedToAPrivateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	h := start(t, toFile(path))

@@ -42,7 +42,8 @@ type Peer interface {
 	LastLines() []string
 }
 
-// Terms say how to treat a handler. They do not change during a session.
+// Terms say how to treat a handler. They do not change during a session. They have many fields because
+// they are what a manifest and the host's limits say together.
 type Terms struct {
 	Name        string          // of the Handler manifest
 	Config      json.RawMessage // of the manifest; empty where it has none
