@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -38,9 +37,7 @@ type preparer struct {
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 	// exists reports whether the cluster has an object of the rule's source.
 	exists func(context.Context, delta.Key) (bool, error)
-	// spare has the rule prune for an object later. It is nil unless the rule prunes.
-	spare      func(key delta.Key, wait time.Duration)
-	pruneAfter time.Duration
+	spared *spared // that of the rule
 
 	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.

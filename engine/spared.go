@@ -33,6 +33,7 @@ const (
 // still gone or served again. The state keeps the hour.
 type spared struct {
 	engine *Engine
+	after  time.Duration // Options.PruneAfter
 	poke   chan struct{} // capacity 1; signals that there is more
 
 	// mu guards the fields below. It is taken within the state's cut, and nothing is taken under it
@@ -51,7 +52,8 @@ func (e *Engine) newSpared(r, old *runningRule) *spared {
 		return old.spared
 	}
 	return &spared{
-		engine: e, rule: r, poke: make(chan struct{}, 1), due: make(map[delta.Key]time.Time),
+		engine: e, after: cmp.Or(e.options.PruneAfter, defaultPruneAfter), poke: make(chan struct{}, 1),
+		rule: r, due: make(map[delta.Key]time.Time),
 	}
 }
 
@@ -300,7 +302,7 @@ func (p *preparer) prepareLate(ctx context.Context, d delivery.Draft) (delivery.
 		if ctx.Err() != nil {
 			return delivery.Prepared{}, ctx.Err()
 		}
-		p.spare(key, wait)
+		p.spared.add(key, wait)
 		return delivery.Prepared{Nothing: true}, nil
 	}
 	var steps [][]handler.Action
@@ -323,14 +325,14 @@ func (p *preparer) informerOf(key delta.Key) *source.Informer {
 // spares reports whether the rule must not prune now for a change: the object's resource was
 // withdrawn. The rule does so later.
 func (p *preparer) spares(d delta.Delta) bool {
-	if d.Type != delta.Deleted || p.spare == nil {
+	if d.Type != delta.Deleted || p.spared == nil {
 		return false
 	}
 	key := d.Key()
 	if state, _ := p.informerOf(key).State(); state != source.NotServed {
 		return false
 	}
-	p.spare(key, p.pruneAfter)
+	p.spared.add(key, p.spared.after)
 	return true
 }
 

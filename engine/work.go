@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -375,7 +374,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		limit := rate.NewLimiter(looksPerSec, looksPerSec)
 		running.orphans = &orphans{rule: running, engine: b.Engine, limit: limit}
 		running.spared = b.newSpared(running, old)
-		p.spare, p.pruneAfter = running.spared.add, cmp.Or(b.options.PruneAfter, defaultPruneAfter)
+		p.spared = running.spared
 	}
 	if old != nil {
 		running.memory, running.options = old.memory, options
