@@ -28,6 +28,9 @@ type Misfit struct {
 type Schemas interface {
 	// Of returns the Type of a resource's objects. ok is false if there is no schema of it.
 	Of(schema.GroupVersionResource) (t types.Type, ok bool)
+	// HasStatus reports whether a resource has the subresource status. known is false if that is not
+	// known.
+	HasStatus(schema.GroupVersionResource) (has, known bool)
 	// Resources returns all resources of a group and version, or nil if they are not all known.
 	Resources(schema.GroupVersion) []string
 }
@@ -257,6 +260,7 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 	m.resource(a.Resource, a.ResourceAt)
 	target := m.target(a, source)
 	m.fits(a.Object, as, target)
+	m.status(a, source)
 	if a.Patch != nil && a.JSONPatch {
 		m.operations(a.Patch, as, target)
 	} else {

@@ -29,6 +29,7 @@ func (known) Of(resource k8s.GroupVersionResource) (schema.Type, bool) {
 				"strategy":   schema.Union(schema.Constant("Recreate"), schema.Constant("Rolling")),
 				"containers": schema.ListOf(container),
 			}),
+			"status": schema.Struct(map[string]schema.Type{"replicas": number}),
 		}), true
 	case "configmaps":
 		return schema.Struct(map[string]schema.Type{
@@ -36,6 +37,10 @@ func (known) Of(resource k8s.GroupVersionResource) (schema.Type, bool) {
 		}), true
 	}
 	return schema.Type{}, false
+}
+
+func (known) HasStatus(resource k8s.GroupVersionResource) (has, known bool) {
+	return resource.Resource == "deployments", resource.Resource != "others"
 }
 
 func (known) Resources(of k8s.GroupVersion) []string {
@@ -101,6 +106,17 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{patch: {json: [{op: add, path: /metadata/labels/a~1b, value: "${object.spec.owner}"}]}}]}`, `owner}|`},
 		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, dta: {a: b}}}}]}`, `dta|there is no field dta in v1/configmaps; did you mean data?`},
 		{`{actions: [{apply: {resource: apps/v1/deployment, object: {metadata: {name: x}}}}]}`, `apps/v1/deployment,|there is no resource apps/v1/deployment; did you mean apps/v1/deployments?`},
+		// what the API server drops
+		{`{actions: [{patch: {merge: {status: {replicas: 1}}}}]}`, `status|the API server drops status here, because it is a subresource: write it in an action of its own, with resource: apps/v1/deployments/status`},
+		{`{actions: [{patch: {merge: {spec: {replicas: 1}, status: {replicas: 1}}}}]}`, `status|`},
+		{`{actions: [{patch: {json: [{op: add, path: /status/replicas, value: 1}]}}]}`, `/status/replicas|the API server drops status here`},
+		{`{actions: [{patch: {json: [{path: /status, op: remove}, {op: test, path: /status/replicas, value: 1}]}}]}`, `/status|`},
+		{`{actions: [{apply: {resource: apps/v1/deployments, object: {metadata: {name: x}, status: "${object.status}"}}}]}`, `status: "|`},
+		{`{actions: [{create: {resource: apps/v1/deployments, object: {metadata: {name: x}, status: {}}}}]}`, `status|the API server drops the status of a new object: patch apps/v1/deployments/status once the object is there`},
+		{`{actions: [{patch: {resource: apps/v1/deployments/status, merge: {spec: {replicas: 1}}}}]}`, `spec|the API server drops spec here, because apps/v1/deployments/status is about the status alone: write it in an action of its own, with resource: apps/v1/deployments`},
+		{`{actions: [{patch: {resource: apps/v1/deployments/status, json: [{op: add, path: /spec/replicas, value: 1}]}}]}`, `/spec/replicas|`},
+		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x}, status: {}, spec: {}}}}]}`, `spec|`},
+		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
@@ -173,6 +189,11 @@ func TestNoMisfits(t *testing.T) {
 		`{handler: log, where: object.spec.replicas > 1, payload: object}`,
 		`{actions: [{patch: {merge: {spec: {replicas: null, paused: "${nil}"}}}}]}`,
 		`{actions: [{patch: {merge: "${ {spec: {replicas: 1}} }"}}]}`,
+		`{actions: [{patch: {merge: "${ {status: {replicas: 1}} }"}}]}`,
+		`{actions: [{patch: {resource: apps/v1/deployments/status, merge: {metadata: {labels: {a: b}}, status: {replicas: 1}}}}]}`,
+		`{actions: [{patch: {json: [{op: test, path: /status/replicas, value: 1}, {op: add, path: /spec/replicas, value: 1}]}}]}`,
+		`{actions: [{patch: {json: [{op: add, path: "/${object.metadata.name}", value: 1}]}}]}`,
+		`{actions: [{patch: {resource: example.com/v1/others, name: x, merge: {status: {a: 1}}}}, {patch: {resource: example.com/v1/others/status, name: x, merge: {spec: {a: 1}}}}]}`,
 		`{actions: [{patch: {merge: {metadata: {labels: {any: x, "a/b": "${object.metadata.name}"}}}}}]}`,
 		`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas + 1}"}}}}]}`,
 		`{actions: [{patch: {merge: {spec: {replicas: '${int(get(object.metadata.labels, "n"))}'}}}}]}`,

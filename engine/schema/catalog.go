@@ -13,6 +13,7 @@ import (
 // like either.
 type Catalog struct {
 	types    map[schema.GroupVersionResource]Type
+	statuses map[schema.GroupVersionResource]bool // whether there is /status; absent: nobody knows
 	served   map[schema.GroupVersion][]string
 	metadata *node // ObjectMeta; nil: nothing is known of it
 }
@@ -21,8 +22,9 @@ type Catalog struct {
 // comes from like, which may be nil.
 func NewCatalog(like *Catalog) *Catalog {
 	c := &Catalog{
-		types:  make(map[schema.GroupVersionResource]Type),
-		served: make(map[schema.GroupVersion][]string),
+		types:    make(map[schema.GroupVersionResource]Type),
+		statuses: make(map[schema.GroupVersionResource]bool),
+		served:   make(map[schema.GroupVersion][]string),
 	}
 	if like != nil {
 		c.metadata = like.metadata
@@ -34,6 +36,14 @@ func NewCatalog(like *Catalog) *Catalog {
 func (c *Catalog) Of(resource schema.GroupVersionResource) (t Type, ok bool) {
 	t, ok = c.types[resource]
 	return t, ok
+}
+
+// HasStatus reports whether a resource has the subresource status. With it, the API server drops what
+// a write to the resource itself says about status, and what a write to the subresource says about
+// other fields but metadata. known is false if the Catalog does not know.
+func (c *Catalog) HasStatus(resource schema.GroupVersionResource) (has, known bool) {
+	has, known = c.statuses[resource]
+	return has, known
 }
 
 // Len returns how many resources the Catalog has.
@@ -68,6 +78,9 @@ type definition struct {
 			Schema struct {
 				Root *property `json:"openAPIV3Schema"`
 			} `json:"schema"`
+			Subresources struct {
+				Status *struct{} `json:"status"`
+			} `json:"subresources"`
 		} `json:"versions"`
 	} `json:"spec"`
 }
@@ -100,9 +113,13 @@ func (c *Catalog) AddDefinition(text []byte) error {
 				r.identify(n)
 			}
 		}
-		c.add(schema.GroupVersionResource{
+		resource := schema.GroupVersionResource{
 			Group: d.Spec.Group, Version: version.Name, Resource: d.Spec.Names.Plural,
-		}, n)
+		}
+		c.add(resource, n)
+		if d.APIVersion == "apiextensions.k8s.io/v1" { // v1beta1 has them elsewhere, too
+			c.statuses[resource] = version.Subresources.Status != nil
+		}
 	}
 	return nil
 }

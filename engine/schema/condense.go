@@ -11,7 +11,8 @@ import (
 
 // Condense makes one OpenAPI document of several. It keeps what [Catalog.AddOpenAPI] reads of the
 // resources that can be listed. Definitions of one name become one that allows what any of them
-// allows, so the documents may come from servers of several versions.
+// allows, so the documents may come from servers of several versions. A resource has the subresource
+// status if it has it in one of them.
 func Condense(documents ...[]byte) ([]byte, error) {
 	var out document
 	out.Paths = make(map[string]operations)
@@ -33,8 +34,9 @@ func Condense(documents ...[]byte) ([]byte, error) {
 			}
 			out.Components.Schemas[name] = p
 		}
-		for at, operations := range d.Paths {
-			resource, k, ok := operations.lists(at)
+		withStatus, _ := d.withStatus()
+		for at, of := range d.Paths {
+			resource, k, ok := of.lists(at)
 			if !ok || named[k] == "" {
 				continue
 			}
@@ -42,7 +44,11 @@ func Condense(documents ...[]byte) ([]byte, error) {
 			if k.Group == "" {
 				prefix = "/api/"
 			}
-			out.Paths[prefix+k.Version+"/"+resource.Resource] = operations
+			list := prefix + k.Version + "/" + resource.Resource
+			out.Paths[list] = of
+			if withStatus[at] {
+				out.Paths[list+statusPath] = operations{}
+			}
 			wanted = append(wanted, named[k])
 		}
 	}

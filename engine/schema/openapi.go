@@ -93,13 +93,35 @@ func (c *Catalog) AddOpenAPI(text []byte) error {
 	if _, ok := d.Components.Schemas[metadata]; ok && c.metadata == nil {
 		c.metadata = r.definition(metadata)
 	}
+	withStatus, known := d.withStatus()
 	for at, operations := range d.Paths {
 		resource, k, ok := operations.lists(at)
 		if n := types[k]; ok && n != nil {
 			c.add(resource, n)
+			if known {
+				c.statuses[resource] = withStatus[at]
+			}
 		}
 	}
 	return nil
+}
+
+// statusPath ends the path of the subresource status, behind the path that lists the objects.
+const statusPath = "/{name}/status"
+
+// withStatus returns the paths that list objects with the subresource status. known is false if the
+// document has no paths of single objects, as one that an older informd condensed.
+func (d *document) withStatus() (lists map[string]bool, known bool) {
+	lists = make(map[string]bool)
+	for at := range d.Paths {
+		known = known || strings.Contains(at, "/{name}")
+		if list, ok := strings.CutSuffix(at, statusPath); ok {
+			lists[list] = true
+			// The objects of all namespaces have a list of their own.
+			lists[strings.Replace(list, "/namespaces/{namespace}/", "/", 1)] = true
+		}
+	}
+	return lists, known
 }
 
 // metadata is the name of ObjectMeta in documents.

@@ -32,6 +32,27 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
+// Which resources have the subresource status is known of those that are built in.
+func TestBuiltInStatus(t *testing.T) {
+	t.Parallel()
+	catalog, _ := BuiltIn()
+	for resource, want := range map[k8s.GroupVersionResource]bool{
+		{Version: "v1", Resource: "pods"}:                                      true,
+		{Version: "v1", Resource: "namespaces"}:                                true,
+		{Group: "apps", Version: "v1", Resource: "deployments"}:                true,
+		{Group: "batch", Version: "v1", Resource: "cronjobs"}:                  true,
+		{Version: "v1", Resource: "configmaps"}:                                false,
+		{Version: "v1", Resource: "events"}:                                    false,
+		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}:      false,
+		{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}:     true,
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}: false,
+	} {
+		if has, known := catalog.HasStatus(resource); has != want || !known {
+			t.Errorf("%v has the subresource status: %t, known: %t; want %t", resource, has, known, want)
+		}
+	}
+}
+
 const thing = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -1,0 +1,75 @@
+package schema
+
+import (
+	"strings"
+	"testing"
+
+	k8s "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// document is an OpenAPI document of two resources, one of which has the subresource status.
+const twoResources = `{"paths": {
+	"/apis/x/v1/trees": LIST,
+	"/apis/x/v1/namespaces/{namespace}/trees": LIST,
+	"/apis/x/v1/namespaces/{namespace}/trees/{name}": {},
+	"/apis/x/v1/namespaces/{namespace}/trees/{name}/status": {"get": {}},
+	"/apis/x/v1/woods": {"get": {"x-kubernetes-action": "list",
+		"x-kubernetes-group-version-kind": {"group": "x", "version": "v1", "kind": "Wood"}}},
+	"/apis/x/v1/woods/{name}": {}},
+	"components": {"schemas": {
+		"Tree": {"type": "object", "x-kubernetes-group-version-kind": [{"group": "x", "version": "v1", "kind": "Tree"}]},
+		"Wood": {"type": "object", "x-kubernetes-group-version-kind": [{"group": "x", "version": "v1", "kind": "Wood"}]}}}}`
+
+// A Catalog knows which resources have the subresource status: of a whole document, of a condensed
+// one, and of a CustomResourceDefinition.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	whole := []byte(strings.ReplaceAll(twoResources, "LIST", `{"get": {"x-kubernetes-action": "list",
+		"x-kubernetes-group-version-kind": {"group": "x", "version": "v1", "kind": "Tree"}}}`))
+	condensed, err := Condense(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := []byte(strings.ReplaceAll(string(condensed), "/{name}/status", "")) // without these paths
+	for name, test := range map[string]struct {
+		text             []byte
+		trees, woods, is bool // whether it is known
+	}{
+		"whole":     {whole, true, false, true},
+		"condensed": {condensed, true, false, true},
+		"old":       {old, false, false, false},
+	} {
+		c := NewCatalog(nil)
+		if err := c.AddOpenAPI(test.text); err != nil {
+			t.Fatal(err)
+		}
+		for resource, want := range map[string]bool{"trees": test.trees, "woods": test.woods} {
+			has, known := c.HasStatus(k8s.GroupVersionResource{Group: "x", Version: "v1", Resource: resource})
+			if has != want || known != test.is {
+				t.Errorf("%s: %s: %t, %t", name, resource, has, known)
+			}
+		}
+	}
+
+	c := NewCatalog(nil)
+	const definition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"group": "x",
+		"names": {"plural": "trees"}, "versions": [{"name": "v1", "subresources": {"status": {}}}, {"name": "v2"},
+		{"name": "v3", "subresources": {"scale": {}}}]}}`
+	if err := c.AddDefinition([]byte(definition)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddDefinition([]byte(strings.ReplaceAll(strings.ReplaceAll(definition, `"x"`, `"y"`), "io/v1", "io/v1beta1"))); err != nil {
+		t.Fatal(err)
+	}
+	for resource, want := range map[k8s.GroupVersionResource][2]bool{
+		{Group: "x", Version: "v1", Resource: "trees"}: {true, true},
+		{Group: "x", Version: "v2", Resource: "trees"}: {false, true},
+		{Group: "x", Version: "v3", Resource: "trees"}: {false, true},
+		{Group: "y", Version: "v1", Resource: "trees"}: {false, false},
+		{Group: "z", Version: "v1", Resource: "trees"}: {false, false},
+	} {
+		if has, known := c.HasStatus(resource); [2]bool{has, known} != want {
+			t.Errorf("%v: %t, %t; want %v", resource, has, known, want)
+		}
+	}
+}
