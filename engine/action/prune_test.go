@@ -56,10 +56,10 @@ func TestPruneNeedsAWholeList(t *testing.T) {
 		requests int
 		says     string
 	}{
-		"expires again and again": {[]func(http.ResponseWriter){page, expired, page, expired, page, expired, page, expired, page, expired}, 8, "too old"},
-		"a page without objects":  {[]func(http.ResponseWriter){page, answers(200, `{"kind":"PodList","metadata":{"continue":"y"},"items":[]}`)}, 2, "does not get on"},
+		"expires again and again":     {[]func(http.ResponseWriter){page, expired, page, expired, page, expired, page, expired, page, expired}, 8, "too old"},
+		"a page without objects":      {[]func(http.ResponseWriter){page, answers(200, `{"kind":"PodList","metadata":{"continue":"y"},"items":[]}`)}, 2, "does not get on"},
 		"a page that leads to itself": {[]func(http.ResponseWriter){page, page}, 2, "does not get on"},
-		"no list":                 {[]func(http.ResponseWriter){answers(200, `{"kind":"Status","status":"Success"}`)}, 1, "not a list"},
+		"no list":                     {[]func(http.ResponseWriter){answers(200, `{"kind":"Status","status":"Success"}`)}, 1, "not a list"},
 	} {
 		s := newServer(t, c.answers...)
 		err := pruned(s)
