@@ -45,6 +45,8 @@ func readList(
 	return l.list, l.count, nil
 }
 
+// listReader reads one list. It has many fields because a list is read in pieces, in any order, and
+// within bounds.
 type listReader struct {
 	body   io.Reader
 	buf    []byte // text of the body; the part before start has been parsed

@@ -41,7 +41,7 @@ func TestListBodies(t *testing.T) {
 		{reason: "its items have their type", lists: []reply{{body: podList(at10, a, b)}}, heard: both},
 		{reason: "one of them has", lists: []reply{{body: podList(at10, a, bare(b))}}, heard: both},
 		{reason: "half a type is a type",
-			lists: []reply{{body: podList(at10, `{"kind":"Other",`+bare(a)[1:], `{"apiVersion":"v2",`+bare(b)[1:])}},
+			lists: []reply{{body: podList(at10, `{"kind":"Pod",`+bare(a)[1:], `{"apiVersion":"v1",`+bare(b)[1:])}},
 			heard: both},
 		{reason: "space everywhere", lists: []reply{{body: "\r\n" + spaced(usual)}}, heard: both},
 		{reason: "pretty-printed", lists: []reply{{body: pretty(usual)}}, heard: both},

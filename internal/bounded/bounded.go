@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"k8s.io/client-go/rest"
 )
 
 // The bounds of an answer in bytes, after decompression.
@@ -32,12 +30,8 @@ func Client(c *http.Client) *http.Client {
 	return &out
 }
 
-// Config returns a copy of a configuration, for clients as Client returns them.
-func Config(c *rest.Config) *rest.Config {
-	c = rest.CopyConfig(c)
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
-	return c
-}
+// Transport wraps the transport of such a client. It is for client-go's rest.Config.Wrap.
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
 

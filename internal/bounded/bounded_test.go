@@ -47,7 +47,8 @@ func TestEndlessAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wrapped, err := discovery.NewDiscoveryClientForConfig(Config(config))
+		config.Wrap(Transport)
+		wrapped, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,11 +79,12 @@ func NewCluster(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1                           // it sends one request at a time
 	config.WarningHandler = rest.NoWarnings{} // about versions, of which it only lists what is there
-	d, err := discovery.NewDiscoveryClientForConfig(bounded.Config(config))
+	config.Wrap(bounded.Transport)
+	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	m, err := metadata.NewForConfig(bounded.Config(config))
+	m, err := metadata.NewForConfig(config)
 	return &Cluster{d, m}, err
 }
 

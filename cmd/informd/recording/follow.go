@@ -80,10 +80,18 @@ func (f *follower) list(ctx context.Context) (all []*object.Object, err error) {
 			}
 			all = append(all, o)
 		}
-		if token = page.Metadata.Continue; token == "" {
+		next := page.Metadata.Continue
+		switch {
+		case next == "":
 			f.version = page.Metadata.ResourceVersion
 			return all, nil
+		case next == token, len(page.Items) == 0:
+			return nil, f.failed(errors.New("the API server's list does not get on: " +
+				"a page has no objects, or leads to itself"))
+		case len(all) > maxListed:
+			return nil, f.failed(fmt.Errorf("the API server sends more than %d objects", maxListed))
 		}
+		token = next
 	}
 }
 
@@ -106,6 +114,29 @@ func (f *follower) failed(err error) error {
 // whole reads whole objects, without their managedFields, which no rule sees.
 var whole = object.NewParser(nil, nil)
 
+// The bounds of what the API server sends, which is not trusted for size.
+const (
+	maxPage   = 256 << 20 // bytes of a page
+	maxListed = 2_000_000 // objects of all pages
+	maxFrame  = 16 << 20  // bytes of an event of a watch
+)
+
+// limited is a reader that fails beyond its limit.
+type limited struct {
+	io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errors.New("the API server sends more than informd takes")
+	}
+	n, err := l.Reader.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
 // page is an answer to a list.
 type page struct {
 	metav1.TypeMeta
@@ -120,7 +151,7 @@ func (f *follower) page(ctx context.Context, limit int64, token string) (*page, 
 	}
 	defer body.Close()
 	p := new(page)
-	if err := json.NewDecoder(body).Decode(p); err != nil {
+	if err := json.NewDecoder(&limited{body, maxPage}).Decode(p); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -197,8 +228,10 @@ func (f *follower) watch(ctx context.Context) (failed, fatal error) {
 	}
 	defer body.Close()
 	f.note(nil)
-	for decoder := json.NewDecoder(body); ; {
+	in := &limited{Reader: body}
+	for decoder := json.NewDecoder(in); ; {
 		var l line
+		in.left = maxFrame
 		switch err := decoder.Decode(&l); {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), ctx.Err() != nil:
 			return nil, nil

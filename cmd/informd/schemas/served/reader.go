@@ -71,6 +71,9 @@ type Schemas struct{ *schema.Catalog }
 // Resources returns nil: who watches a resource finds out by itself whether the cluster serves it.
 func (Schemas) Resources(k8s.GroupVersion) []string { return nil }
 
+// maxTotal bounds what Save reads, because the API server says how many schemas there are.
+const maxTotal = 1 << 30
+
 // Save returns all schemas of the cluster, as informd check --schemas reads them. An error beside them lists the
 // groups and versions that could not be read.
 func (r *Reader) Save(ctx context.Context) ([]byte, error) {
@@ -80,10 +83,14 @@ func (r *Reader) Save(ctx context.Context) ([]byte, error) {
 	}
 	var texts [][]byte
 	var failures []error
+	total := 0
 	for _, gv := range slices.SortedFunc(maps.Keys(documents), func(a, b k8s.GroupVersion) int {
 		return strings.Compare(a.String(), b.String())
 	}) {
 		text, err := read(ctx, documents[gv])
+		if total += len(text); total > maxTotal {
+			return nil, fmt.Errorf("the API server's schemas have more than %d MiB", maxTotal>>20)
+		}
 		if err == nil && text != nil {
 			_, err = schema.Condense(text)
 		}

@@ -70,7 +70,8 @@ command line is wrong.`,
 			}
 			cluster.UserAgent = "informd/" + version
 			cluster.QPS = -1
-			client, err := discovery.NewDiscoveryClientForConfig(bounded.Config(cluster))
+			cluster.Wrap(bounded.Transport)
+			client, err := discovery.NewDiscoveryClientForConfig(cluster)
 			if err != nil {
 				return cli.Failed(fmt.Errorf("set up the connection to %s: %w", cluster.Host, err))
 			}
