@@ -46,7 +46,7 @@ type Informers struct {
 	all     []*Informer // in the order in which they were first requested
 }
 
-// tuning holds what tests change.
+// tuning holds what tests change. It has many fields because each is a time or a bound of its own.
 type tuning struct {
 	pause, maxPause  time.Duration // between attempts: first, and longest after doubling
 	unreachablePause time.Duration // the longest pause while the API server cannot be reached
