@@ -2,15 +2,19 @@ package dispatch
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/plugins/handler"
 )
 
 func letter(id string, payload int) delivery.Letter {
@@ -127,4 +131,42 @@ func TestLetterBoxOrder(t *testing.T) {
 		got = append(got, l.ID)
 	}
 	equal(t, "letters", got, []string{"1 1", "1 3", "2 0", "3 2"})
+}
+
+// A handler rejects everything. The log has some of it, says how much it leaves out, and has room for
+// another kind of failure.
+func TestFloodOfLettersInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		const many = 2000
+		to := &recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Name == "other" {
+				return handler.Reject(errors.New("something else"))
+			}
+			return handler.Reject(fmt.Errorf("no such thing as %s", ev.Name))
+		}}
+		d := New(Recipient{Name: "h", Handler: to}, NewLetterBox(LetterBoxOptions{MaxLetters: 100}),
+			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := d.Lane("r", handler.Resource{}, LaneOptions{MaxItems: many + 2})
+		stop := start(t, d)
+		for n := range many {
+			l.Offer(added(fmt.Sprintf("pod-%d", n), fmt.Sprint("u", n), 1))
+		}
+		pass(time.Second)
+		l.Offer(added("other", "other", 1))
+		pass(time.Second)
+		stop()
+		if lines := strings.Count(log.String(), "became a dead letter"); lines > 2*maxLetters {
+			t.Errorf("%d letters leave %d lines", many, lines)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines > 3*maxLetters {
+			t.Errorf("the log has %d lines", lines)
+		}
+		if !strings.Contains(log.String(), "something else") {
+			t.Error("another kind of failure has no line")
+		}
+		if !strings.Contains(log.String(), fmt.Sprintf("unreported=%d", many-maxLetters)) {
+			t.Errorf("the log does not say what it leaves out:\n%s", log.String())
+		}
+	})
 }

@@ -1,9 +1,11 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -22,23 +24,66 @@ const pluginGrace = 500 * time.Millisecond
 
 // Impatient makes requests of a client end with their context, although client-go waits for a
 // credential plugin without regard for that. It must come before the client's first request. The
-// goroutine of such a request stays until the plugin has ended.
+// goroutine of such a request stays until the plugin has ended. Meanwhile, further requests wait
+// outside, so that there are no more such goroutines than requests at the time when it began to hang.
 func Impatient(client *http.Client, config *rest.Config) {
 	if config.ExecProvider != nil {
-		client.Transport = impatient{client.Transport, config.ExecProvider.Command}
+		client.Transport = &impatient{next: client.Transport, command: config.ExecProvider.Command}
 	}
 }
 
 type impatient struct {
 	next    http.RoundTripper
 	command string // of the plugin
+
+	mu    sync.Mutex    // guards the fields below; a leaf
+	stuck int           // requests that have ended and do not return
+	freed chan struct{} // closed when none is stuck any more; nil if none is
+}
+
+// hang notes that a request does not return. The caller calls free once it has.
+func (i *impatient) hang() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stuck++; i.stuck == 1 {
+		i.freed = make(chan struct{})
+	}
+}
+
+func (i *impatient) free() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stuck--; i.stuck == 0 {
+		close(i.freed)
+		i.freed = nil
+	}
+}
+
+// enter waits while requests are stuck. It returns false if ctx ends first.
+func (i *impatient) enter(ctx context.Context) bool {
+	for {
+		i.mu.Lock()
+		freed := i.freed
+		i.mu.Unlock()
+		if freed == nil {
+			return true
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // WrappedRoundTripper lets others find the connections.
-func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
+func (i *impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
 
 // RoundTrip implements http.RoundTripper.
-func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (i *impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !i.enter(r.Context()) {
+		return nil, &PluginError{i.command}
+	}
 	type result struct {
 		answer *http.Response
 		err    error
@@ -60,7 +105,9 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 		return got.answer, got.err
 	case <-grace.C:
 	}
+	i.hang()
 	go func() {
+		defer i.free()
 		if late := <-results; late.err == nil {
 			_ = late.answer.Body.Close()
 		}

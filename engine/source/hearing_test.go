@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -259,4 +261,50 @@ func TestSilenceShowsWithinNinetySeconds(t *testing.T) {
 			t.Errorf("silence shows after %v", took)
 		}
 	})
+}
+
+// A request for the cluster's identity, or for the server's position after a restart, is accepted and
+// never answered. The informer says so, and goes on once the server answers.
+func TestStallsAtTheStart(t *testing.T) {
+	t.Parallel()
+	for name, is := range map[string]func(*http.Request) bool{
+		"the cluster's identity": func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") },
+		"the position":           isPosition,
+	} {
+		for _, at := range []apistub.Place{apistub.BeforeHeaders, apistub.AfterHeaders, 10} {
+			t.Run(fmt.Sprint(name, " ", at), func(t *testing.T) {
+				t.Parallel()
+				server, s, i, e, _ := serving(t, true, body("a", 1))
+				saved, err := object.FromJSON(encoded(t, server))
+				if err != nil {
+					t.Fatal(err)
+				}
+				i.Restore(Saved{Objects: []*object.Object{saved}, ResourceVersion: server.ResourceVersion()})
+				server.Apply(pods, body("a", 2))
+				impatiently(s)
+				server.Stall(stalled(at, is))
+				known := make(chan string, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					uid, _ := s.ClusterUID(ctx)
+					known <- uid
+				}()
+				if name == "the position" {
+					<-known
+					run(t, s)
+				}
+				awaitReason(t, i, Failing, "nothing came for")
+				server.Stall(nil)
+				if name != "the position" {
+					if uid := <-known; uid == "" {
+						t.Error("the cluster has no identity once the server answers")
+					}
+					run(t, s)
+				}
+				e.expect(t, "updated a 1→2")
+				awaitState(t, i, Synced)
+			})
+		}
+	}
 }

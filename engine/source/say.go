@@ -61,7 +61,7 @@ func (r *reach) away(reason string) {
 	}
 	r.told = true
 	r.log.Warn("waiting for the API server", "reason", reason,
-		"for", r.clock.Since(r.when).Round(time.Millisecond))
+		"since", r.when.Format(time.RFC3339))
 }
 
 // back notes that the API server has answered.
