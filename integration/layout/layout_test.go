@@ -252,7 +252,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler", "integration/bench"},
-		"k8s.io/client-go":               {"engine", "engine/source", "engine/action", "cmd/informd/applied", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
+		"k8s.io/client-go":               {"internal/bounded", "engine", "engine/source", "engine/action", "cmd/informd/applied", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
 		"github.com/cockroachdb/pebble":  {"engine/state"},
 		"github.com/spf13/cobra":         {"cmd/informd"},

@@ -34,6 +34,9 @@ func NewReplacement(path string, mode fs.FileMode) (*Replacement, error) {
 			continue
 		}
 		if err != nil {
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				e.Path = path // nobody knows the other name
+			}
 			return nil, err
 		}
 		return &Replacement{File: file, path: path}, nil
