@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -160,8 +159,6 @@ var rogueModes = map[string]func(){
 			panic("nothing limits the bomb: it does not go off")
 		}
 		go func() {
-			runtime.LockOSThread()
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // of this thread, and of its children
 			for {
 				c := exec.Command("/proc/self/exe")
 				c.Env = append(os.Environ(), "MODE=fork-bomb-child")
