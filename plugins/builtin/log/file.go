@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/informd/informd/internal/ownfile"
 )
@@ -66,13 +67,32 @@ func open(path string) (file *os.File, torn bool, err error) {
 		_ = file.Close()
 		return nil, false, err
 	}
-	if info.Mode().IsRegular() && info.Size() > 0 {
-		var last [1]byte
-		if n, _ := file.ReadAt(last[:], info.Size()-1); n == 1 {
-			torn = last[0] != '\n'
+	return file, info.Mode().IsRegular() && isTorn(file), nil
+}
+
+// isTorn reports whether a file ends within a line. While another process writes a line, the file
+// does so, too, for a moment. So isTorn looks again until the file has stopped growing. A search for
+// data waits for the write(2) that is under way, where the file system is a local one of Linux.
+func isTorn(file *os.File) bool {
+	const looks, pause, searchData = 100, time.Millisecond, 3 // SEEK_DATA
+	before := int64(-1)
+	for range looks {
+		info, err := file.Stat()
+		if err != nil || info.Size() == 0 {
+			return false
 		}
+		var last [1]byte
+		if n, _ := file.ReadAt(last[:], info.Size()-1); n != 1 || last[0] == '\n' {
+			return false
+		}
+		if info.Size() == before {
+			return true
+		}
+		before = info.Size()
+		_, _ = file.Seek(0, searchData) // all writes append: the position means nothing
+		time.Sleep(pause)
 	}
-	return file, torn, nil
+	return true
 }
 
 // isRegular reports whether file is a regular file.
