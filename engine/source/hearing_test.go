@@ -237,16 +237,21 @@ func silence(t *testing.T) (w *watching, i *Informer, bookmark func()) {
 func TestSilenceShowsWithinNinetySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, i, bookmark := silence(t)
+		isProbe := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.isProbe
+		}
 		for range 20 {
 			time.Sleep(time.Minute)
 			bookmark()
 			synctest.Wait()
 		}
-		if w.isProbe || !i.hearing.isRegular.Load() {
+		if isProbe() || !i.hearing.isRegular.Load() {
 			t.Error("a bookmark each minute is silence to it")
 		}
 		last := time.Now()
-		for !w.isProbe { // the watch is cut
+		for !isProbe() { // the watch is cut
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}

@@ -53,7 +53,8 @@ func runMake(t *testing.T, target string) string {
 	if _, is := made.out[target]; !is {
 		cmd := exec.Command("make", "--no-print-directory", target,
 			"BIN="+bin(t), "ARCHS="+runtime.GOARCH, "VERSION="+testVersion, "COMMIT=0123456789", "TIME=1700000000")
-		cmd.Dir = harness.Root
+		// Not as a part of the make that runs the tests.
+		cmd.Dir, cmd.Env = harness.Root, append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
 		out, err := cmd.CombinedOutput()
 		made.out[target], made.err[target] = string(out), err
 	}
