@@ -201,7 +201,7 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 	}
 	for why, do := range map[string]func(t *testing.T, disk vfs.FS){
 		otherCluster: func(*testing.T, vfs.FS) {},
-		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, formatOf(formatVersion+1)) },
+		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, formatOf(newestFormat+1)) },
 		damaged:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(formatMark)) },
 		foreign:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte("of another program")) },
 		unstartable: func(_ *testing.T, disk vfs.FS) {
