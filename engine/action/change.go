@@ -165,6 +165,9 @@ func (t task) write(ctx context.Context, kind kind, from base) (o outcome, there
 	defer func() { end(from.version, made) }()
 	got, f := t.client.do(ctx, r)
 	o = outcome{code: got.code, result: Changed, version: got.meta.ResourceVersion}
+	if f == nil {
+		o.dropped = t.dropped(got.meta)
+	}
 	switch m := got.meta; {
 	case f != nil:
 		o.version = ""

@@ -93,6 +93,8 @@ type manager struct {
 	Operation   string       `json:"operation"`
 	Subresource string       `json:"subresource"`
 	Time        *metav1.Time `json:"time"`
+	// Fields has the names at the top of the object, each behind f:.
+	Fields map[string]struct{} `json:"fieldsV1"`
 }
 
 // removed reports whether the object is gone after this change, because the change removed the last

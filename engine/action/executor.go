@@ -167,6 +167,8 @@ type outcome struct {
 	result  Result
 	code    int    // of the last answer
 	version string // the version that the action made
+	// dropped are the fields of an apply that the API server ignored.
+	dropped []string
 }
 
 // resultOf returns the outcome's result, given the action's error.
@@ -203,6 +205,13 @@ func (x *Executor) audit(
 		about = err.Error()
 		if by.Confidential && (by.Handler != "" || Quotes(err)) {
 			about = cmp.Or(http.StatusText(o.code), "not shown: it may quote a Secret")
+		}
+	}
+	if len(o.dropped) > 0 && err == nil {
+		level = slog.LevelWarn
+		about = aboutDropped(a, o.dropped)
+		if by.Confidential && by.Handler != "" {
+			about = "the API server ignored a part of it"
 		}
 	}
 	attrs := []any{

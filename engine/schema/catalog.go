@@ -13,7 +13,7 @@ import (
 // like either.
 type Catalog struct {
 	types    map[schema.GroupVersionResource]Type
-	statuses map[schema.GroupVersionResource]bool // whether there is /status; absent: nobody knows
+	statuses map[schema.GroupVersionResource]statusKnown
 	served   map[schema.GroupVersion][]string
 	metadata *node // ObjectMeta; nil: nothing is known of it
 }
@@ -23,7 +23,7 @@ type Catalog struct {
 func NewCatalog(like *Catalog) *Catalog {
 	c := &Catalog{
 		types:    make(map[schema.GroupVersionResource]Type),
-		statuses: make(map[schema.GroupVersionResource]bool),
+		statuses: make(map[schema.GroupVersionResource]statusKnown),
 		served:   make(map[schema.GroupVersion][]string),
 	}
 	if like != nil {
@@ -38,12 +38,33 @@ func (c *Catalog) Of(resource schema.GroupVersionResource) (t Type, ok bool) {
 	return t, ok
 }
 
+// statusKnown says what is known of the subresource status.
+type statusKnown uint8
+
+const (
+	nothingKnown statusKnown = iota // also of what one definition has and another has not
+	withStatus
+	withoutStatus
+)
+
+// setStatus records whether a resource has the subresource status.
+func (c *Catalog) setStatus(of schema.GroupVersionResource, has bool) {
+	is := withoutStatus
+	if has {
+		is = withStatus
+	}
+	if before, ok := c.statuses[of]; ok && before != is {
+		is = nothingKnown
+	}
+	c.statuses[of] = is
+}
+
 // HasStatus reports whether a resource has the subresource status. With it, the API server drops what
 // a write to the resource itself says about status, and what a write to the subresource says about
 // other fields but metadata. known is false if the Catalog does not know.
 func (c *Catalog) HasStatus(resource schema.GroupVersionResource) (has, known bool) {
-	has, known = c.statuses[resource]
-	return has, known
+	is := c.statuses[resource]
+	return is == withStatus, is != nothingKnown
 }
 
 // Len returns how many resources the Catalog has.
@@ -118,7 +139,7 @@ func (c *Catalog) AddDefinition(text []byte) error {
 		}
 		c.add(resource, n)
 		if d.APIVersion == "apiextensions.k8s.io/v1" { // v1beta1 has them elsewhere, too
-			c.statuses[resource] = version.Subresources.Status != nil
+			c.setStatus(resource, version.Subresources.Status != nil)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func Condense(documents ...[]byte) ([]byte, error) {
 			}
 			out.Components.Schemas[name] = p
 		}
-		withStatus, _ := d.withStatus()
+		haveStatus, _ := d.withStatus()
 		for at, of := range d.Paths {
 			resource, k, ok := of.lists(at)
 			if !ok || named[k] == "" {
@@ -46,7 +46,7 @@ func Condense(documents ...[]byte) ([]byte, error) {
 			}
 			list := prefix + k.Version + "/" + resource.Resource
 			out.Paths[list] = of
-			if withStatus[at] {
+			if haveStatus[at] {
 				out.Paths[list+statusPath] = operations{}
 			}
 			wanted = append(wanted, named[k])

@@ -93,13 +93,13 @@ func (c *Catalog) AddOpenAPI(text []byte) error {
 	if _, ok := d.Components.Schemas[metadata]; ok && c.metadata == nil {
 		c.metadata = r.definition(metadata)
 	}
-	withStatus, known := d.withStatus()
+	haveStatus, known := d.withStatus()
 	for at, operations := range d.Paths {
 		resource, k, ok := operations.lists(at)
 		if n := types[k]; ok && n != nil {
 			c.add(resource, n)
 			if known {
-				c.statuses[resource] = withStatus[at]
+				c.setStatus(resource, haveStatus[at])
 			}
 		}
 	}

@@ -54,12 +54,17 @@ func TestStatus(t *testing.T) {
 	c := NewCatalog(nil)
 	const definition = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"group": "x",
 		"names": {"plural": "trees"}, "versions": [{"name": "v1", "subresources": {"status": {}}}, {"name": "v2"},
-		{"name": "v3", "subresources": {"scale": {}}}]}}`
+		{"name": "v3", "subresources": {"scale": {}}}, {"name": "v4"}]}}`
 	if err := c.AddDefinition([]byte(definition)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddDefinition([]byte(strings.ReplaceAll(strings.ReplaceAll(definition, `"x"`, `"y"`), "io/v1", "io/v1beta1"))); err != nil {
 		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.AddDefinition([]byte(strings.ReplaceAll(definition, `{"name": "v4"}`, `{"name": "v4", "subresources": {"status": {}}}`))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for resource, want := range map[k8s.GroupVersionResource][2]bool{
 		{Group: "x", Version: "v1", Resource: "trees"}: {true, true},
@@ -67,6 +72,7 @@ func TestStatus(t *testing.T) {
 		{Group: "x", Version: "v3", Resource: "trees"}: {false, true},
 		{Group: "y", Version: "v1", Resource: "trees"}: {false, false},
 		{Group: "z", Version: "v1", Resource: "trees"}: {false, false},
+		{Group: "x", Version: "v4", Resource: "trees"}: {false, false}, // two definitions disagree
 	} {
 		if has, known := c.HasStatus(resource); [2]bool{has, known} != want {
 			t.Errorf("%v: %t, %t; want %v", resource, has, known, want)

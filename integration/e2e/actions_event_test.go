@@ -89,8 +89,44 @@ func TestStatusSubresource(t *testing.T) {
 		status(handler.ActionApply, "never-there", withObject(`{"status":{"reason":"Because"}}`)),
 		status(handler.ActionPatch, "never-there", merge(`{"status":{"reason":"Because"}}`)),
 	), nil, action.Changed, action.Changed, action.Unchanged, action.Gone, action.Gone)
+	if audit := x.audit.String(); strings.Contains(audit, "ignored") {
+		t.Errorf("nothing is ignored:\n%s", audit)
+	}
 	pod, err = x.kube.CoreV1().Pods(x.ns).Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || pod.Status.Reason != "Because" || pod.Status.Message != "so it is" {
 		t.Errorf("status %+v, %v", pod.Status, err)
+	}
+}
+
+// What the API server ignores of an apply is reported, and nothing else is.
+func TestAppliesThatTheServerIgnores(t *testing.T) {
+	t.Parallel()
+	x := newExecutor(t)
+	x.made("source")
+	ev := x.about("source", handler.Added)
+	spec := `"spec":{"containers":[{"name":"c","image":"i"}]}`
+	for _, test := range []struct{ resource, subresource, object, ignored string }{
+		{"pods", "", `{` + spec + `,"status":{"reason":"Because"}}`, "status"},
+		{"pods", "", `{"status":{"reason":"Because"}}`, "status"},
+		{"pods", "", `{"metadata":{"labels":{"a":"b"}},` + spec + `}`, ""},
+		{"pods", "status", `{"status":{"reason":"Because"}}`, ""},
+		{"pods", "status", `{"spec":{"activeDeadlineSeconds":5},"status":{"reason":"Because"}}`, "spec"},
+		{"secrets", "", `{"type":"Opaque","stringData":{"a":"b"},"data":{},"immutable":false}`, ""},
+		{"configmaps", "", `{"data":{"a":"b"},"binaryData":{}}`, ""},
+		{"services", "", `{"spec":{"ports":[{"port":80}],"selector":{}}}`, ""},
+		{"serviceaccounts", "", `{"automountServiceAccountToken":false,"imagePullSecrets":[]}`, ""},
+	} {
+		x.audit.Reset()
+		a := x.on(handler.ActionApply, "p", withObject(test.object))
+		a.Resource, a.Subresource = handler.Resource{Version: "v1", Resource: test.resource}, test.subresource
+		if err := x.Do(t.Context(), x.by, ev, list(a)); err != nil {
+			t.Errorf("%s: %v", test.object, err)
+			continue
+		}
+		audit := x.audit.String()
+		if strings.Contains(audit, "ignored") != (test.ignored != "") ||
+			!strings.Contains(audit, "ignored "+test.ignored) && test.ignored != "" {
+			t.Errorf("%s: the audit says\n%s\nwant that it ignored %q", test.object, audit, test.ignored)
+		}
 	}
 }
