@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -230,4 +231,37 @@ func TestKubeconfigThatIsRefused(t *testing.T) {
 			d.Stop()
 		})
 	}
+}
+
+// When a version is no longer served, its objects live on in another one: no rule hears of deletions,
+// and nothing that was applied for them is pruned.
+func TestVersionIsNoLongerServed(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	versions := func(v1 bool) string {
+		const open = `schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}`
+		return `versions: [{name: v1, served: ` + strconv.FormatBool(v1) + `, storage: false, ` + open + `}, ` +
+			`{name: v2, served: true, storage: true, ` + open + `}]`
+	}
+	crd := k.DefineWith(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gears.informd.test}, ` +
+		`spec: {group: informd.test, scope: Namespaced, names: {plural: gears, singular: gear, kind: Gear}, ` + versions(true) + `}}`)
+	serve := func(v1 bool) { k.Patch(crd, `spec: {`+versions(v1)+`}`) }
+	k.Create(`{apiVersion: informd.test/v1, kind: Gear, metadata: {namespace: NS, name: a}, size: 1}`)
+	d := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), k.Text(
+		harness.Source("gears", "resource: informd.test/v1/gears, namespaces: [NS]")+harness.Handler("log", "builtin: log")+
+			harness.Rule("gears", `source: gears, handler: log, payload: {size: object.size}, prune: true, actions: [{apply: {resource: v1/configmaps, object: {
+				metadata: {namespace: "${object.metadata.namespace}", name: "${object.metadata.name}-made"}, data: {made: "yes"}}}}]`)))
+	k.Has("a-made", "made", "yes")
+	serve(false)
+	d.AwaitLog("only in v2: name that version in the source")
+	d.Poll("/readyz to say so", func() bool {
+		code, body := d.Get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "[-] source gears: not served")
+	})
+	serve(true)
+	d.AwaitReady()
+	k.Create(`{apiVersion: informd.test/v1, kind: Gear, metadata: {namespace: NS, name: last}, size: 2}`)
+	k.Has("last-made", "made", "yes")
+	k.Has("a-made", "made", "yes")
+	k.Saw(d, `gears NS/a synced {"size":1}`, `gears NS/last added {"size":2}`)
 }
