@@ -203,6 +203,8 @@ type Count struct {
 type Schedule struct {
 	Cron []Text // cron expressions, or @start
 	Zone Text   // of the IANA time zone database; zero: UTC
+	// SkipsMissed says that moments are left out that come while informd does not run.
+	SkipsMissed bool
 }
 
 // Group says which changes come as one event, and how often.

@@ -200,6 +200,7 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 	if zone := spec.get("zone"); r.str(zone, "spec.schedule.zone") != "" {
 		s.Zone = r.text(zone)
 	}
+	s.SkipsMissed = missed[spec.choice("missed")] == skipMissed
 	return s
 }
 

@@ -173,7 +173,14 @@ var groupFields = fields{
 var scheduleFields = fields{
 	is("cron", such("0 3 * * *", either(aText, listOf(aText))), "Cron expressions, or @start.").required(),
 	is("zone", such("Europe/Berlin", aText), "The time zone. The default is UTC."),
+	is("missed", oneOfThese(missed), "What comes of moments at which informd does "+
+		"not run: the latest of them once it runs again, or none."),
 }
+
+// missed is what a schedule can make of moments that it has missed. The first one is the default.
+var missed = []string{"latest", skipMissed}
+
+const skipMissed = "skip"
 
 // actionFields are those of an action: which, when, and one verb.
 var actionFields = append(fields{

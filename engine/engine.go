@@ -84,6 +84,7 @@ type Engine struct {
 	informers *source.Informers
 	acting    *acting
 	dead      *dispatch.LetterBox
+	moments   *moments
 	store     *state.Store // nil if nothing is kept
 	stepping  *Stepping    // nil if Run drives the engine
 	server    string       // the API server's address
@@ -128,6 +129,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if e.acting, err = newActing(cluster, o); err != nil {
 		return nil, err
 	}
+	e.moments = &moments{clock: e.clock}
 	next, err := e.build(p, handlers, nil)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ type intake struct {
 	knowsOwn  bool     // one of the rules recognizes its own changes
 	record    *record  // nil keeps no record
 	dead      *dispatch.LetterBox
+	moments   *moments // of all intakes
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -66,7 +67,7 @@ type present struct{ *intake }
 // or nil.
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
-		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead,
+		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
 		unseen: make(map[int]bool), left: make(map[int]*left), before: before,
 	}
 	if before != nil {

@@ -22,6 +22,11 @@ func roundNote(informer string) string { return "round " + informer }
 // Round implements source.Consumer. It records the round for each rule that sees it, so that the
 // next run neither begins it again nor forgets what is left of it.
 func (in *intake) Round(of timing.Timetable, number int64, isOver bool) {
+	if isOver {
+		in.moments.over(in.id, of)
+	} else {
+		in.moments.begins(in.id, of, number)
+	}
 	if in.record == nil {
 		return
 	}
@@ -32,6 +37,14 @@ func (in *intake) Round(of timing.Timetable, number int64, isOver bool) {
 		}
 	}
 }
+
+// Holds implements source.Consumer.
+func (in *intake) Holds(of timing.Timetable, key string) bool {
+	return in.moments.holds(in.id, of, key)
+}
+
+// Handed implements source.Consumer.
+func (in *intake) Handed(of timing.Timetable) { in.moments.handed(in.id, of) }
 
 // noteRound records the last round of a rule. It is called between begin and end of the record.
 func (in *intake) noteRound(r *runningRule, last lastRound) {
@@ -45,8 +58,14 @@ func (in *intake) noteRound(r *runningRule, last lastRound) {
 // restoreRounds takes up the rounds of the run before. A rule that is new, and one whose schedule
 // has changed, begin now. That is recorded, because their first round may fall into a later run.
 func (in *intake) restoreRounds(notes map[noteID][]byte) {
+	type skip struct {
+		*runningRule
+		to lastRound
+	}
 	var begin []*runningRule
+	var skipped []skip
 	known := make(map[timing.Timetable]lastRound)
+	now := in.clock.Now()
 	for _, r := range in.rules {
 		if r.Rounds == nil {
 			continue
@@ -56,12 +75,23 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 			begin = append(begin, r)
 			continue
 		}
+		if schedule, ok := r.Rounds.(*timing.Schedule); ok {
+			next, isMissed := schedule.Number(now, last.Number)
+			if isMissed && last.IsOver && r.SkipsMissed {
+				last.Number, isMissed = next, false
+				skipped = append(skipped, skip{r, last})
+			}
+			in.moments.add(r, in.id, max(last.Number, next), isMissed || !last.IsOver || schedule.AtStart())
+		}
 		in.informer.LastRound(r.Rounds, last.Number, last.IsOver)
 		if last.Number > known[r.Rounds].Number {
 			known[r.Rounds] = last
 		}
 	}
 	defer in.record.begin()()
+	for _, s := range skipped {
+		in.noteRound(s.runningRule, s.to)
+	}
 	for _, r := range begin {
 		last, ok := known[r.Rounds]
 		if !ok { // otherwise it joins the rounds of the rules that have the same ones

@@ -293,6 +293,9 @@ func (c *Case) change(x *Explanation) {
 	if isLast {
 		x.When.Event, x.When.IsNow = c.Last.Type.String(), false
 		env.Now = c.Last.At
+		if r.IsScheduled && c.Last.Type == delta.Synced {
+			env.Moment = time.Unix(c.Last.Round, 0)
+		}
 		if c.Last.Type == delta.Deleted || c.Last.Type == delta.Updated && r.When.ReadsOld() {
 			return
 		}

@@ -12,11 +12,11 @@ import (
 
 func isFunction(name string) bool {
 	_, ok := value.Functions[name]
-	return ok || isPredicate(name) || name == "now" || name == "byIndex" || name == "lookup"
+	return ok || isPredicate(name) || name == "now" || name == "moment" || name == "byIndex" || name == "lookup"
 }
 
 func functionNames() []string {
-	names := []string{"now", "byIndex", "lookup"}
+	names := []string{"now", "moment", "byIndex", "lookup"}
 	names = slices.AppendSeq(names, maps.Keys(value.Functions))
 	return slices.AppendSeq(names, maps.Keys(predicates))
 }
@@ -98,8 +98,8 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 	switch {
 	case isPredicate(name):
 		return c.predicate(at, name, arguments)
-	case name == "now":
-		return c.now(at, arguments)
+	case name == "now", name == "moment":
+		return c.now(at, name, arguments)
 	case name == "byIndex":
 		return c.byIndex(at, arguments)
 	case name == "lookup":
@@ -204,12 +204,21 @@ func (c *compiler) count(at ast.Node, name string, n, least, most int) error {
 	return c.errorf(at, "%s takes %s, not %d", name, want, n)
 }
 
-func (c *compiler) now(at ast.Node, arguments []ast.Node) (operand, error) {
-	if err := c.onlyOfChanges(at, "now()"); err != nil {
+// now compiles now() and moment().
+func (c *compiler) now(at ast.Node, name string, arguments []ast.Node) (operand, error) {
+	if err := c.onlyOfChanges(at, name+"()"); err != nil {
 		return operand{}, err
 	}
-	if err := c.count(at, "now", len(arguments), 0, 0); err != nil {
+	if err := c.count(at, name, len(arguments), 0, 0); err != nil {
 		return operand{}, err
+	}
+	if name == "moment" {
+		return operand{eval: func(r *run) (any, error) {
+			if r.env.Moment.IsZero() {
+				return nil, r.Step()
+			}
+			return r.env.Moment.UTC(), r.Step()
+		}}, nil
 	}
 	return operand{eval: func(r *run) (any, error) { return r.env.Now.UTC(), r.Step() }}, nil
 }

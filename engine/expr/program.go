@@ -72,6 +72,7 @@ type Env struct {
 	Object, Old any
 	Event       any // a string; callers box it once instead of for every evaluation
 	Now         time.Time
+	Moment      time.Time      // of the schedule that the event comes from; zero: of none
 	Cache       Cache          // nil finds nothing
 	Item        any            // one of the values that Elements returned
 	Given       map[string]any // trees, as object.Decode makes them, by the names of Options.Given

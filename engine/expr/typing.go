@@ -555,7 +555,7 @@ func isUnit(n ast.Node) bool {
 			name = callee.Value
 		}
 	}
-	return slices.Contains([]string{"now", "time", "duration", "notAfter"}, name)
+	return slices.Contains([]string{"now", "moment", "time", "duration", "notAfter"}, name)
 }
 
 func isNamedLikeTime(t Typed) bool {

@@ -17,7 +17,9 @@ import (
 
 // actions compiles the actions of a rule. o are the options of its other expressions.
 func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
-	out.Actions = &rule.Actions{Prune: r.Prune, Deleted: !r.AllEvents}
+	out.Actions = &rule.Actions{
+		Prune: r.Prune, Deleted: !r.AllEvents, IsScheduled: r.Schedule != nil,
+	}
 	for i, a := range r.Actions {
 		t := b.action(a, out.Source, o)
 		t.Label = fmt.Sprintf("actions[%d]", i)

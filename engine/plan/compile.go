@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,7 +82,7 @@ type builder struct {
 	// read.
 	payloads map[compiled]*rule.Template
 	reading  map[string]*object.Paths
-	// schedules are those of rules, by their texts.
+	// schedules are those of rules, by their texts and what they make of missed moments.
 	schedules map[string]*timing.Schedule
 	// branch watches the branches of conditions; nil: nobody does.
 	branch   func(config.Text, expr.Branch) func(bool)
@@ -203,6 +204,7 @@ func (b *builder) addRule(r config.Rule) {
 	switch resync := *cmp.Or(r.Resync, &configured.Resync); {
 	case r.Schedule != nil:
 		out.Rounds, out.OnlyInRounds = b.schedule(r.Schedule), true
+		out.SkipsMissed, out.IsScheduled = r.Schedule.SkipsMissed, true
 	case resync > 0:
 		out.Rounds = timing.Every(resync)
 	}
@@ -264,7 +266,8 @@ func (b *builder) alone(rule string) *Source {
 	return source
 }
 
-// schedule makes a timetable. Rules with the same schedule share it.
+// schedule makes a timetable. Rules with the same schedule share it, if they make the same of missed
+// moments.
 func (b *builder) schedule(s *config.Schedule) timing.Timetable {
 	mistakes := len(b.mistakes)
 	var cron []string
@@ -284,10 +287,11 @@ func (b *builder) schedule(s *config.Schedule) timing.Timetable {
 	if schedule, err = timing.NewSchedule(cron, s.Zone.String()); err != nil {
 		return nil // cannot happen: all parts are checked
 	}
-	if b.schedules[schedule.String()] == nil {
-		b.schedules[schedule.String()] = schedule
+	key := strconv.FormatBool(s.SkipsMissed) + schedule.String() // rules that skip moments have rounds of their own
+	if b.schedules[key] == nil {
+		b.schedules[key] = schedule
 	}
-	return b.schedules[schedule.String()]
+	return b.schedules[key]
 }
 
 // attach compiles an attachment. It reports sources whose objects are not kept whole.

@@ -36,6 +36,8 @@ type Actions struct {
 	// Deleted evaluates all actions for deleted objects. Otherwise only those whose if or forEach
 	// mentions event are.
 	Deleted bool
+	// IsScheduled is Rule.IsScheduled.
+	IsScheduled bool
 }
 
 // ActionTemplate makes actions of one kind: one action, or one per element of a list. It has many
@@ -130,7 +132,7 @@ type Step []handler.Action
 // items is what [Items] stands for: nil unless the rule has Group.
 func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step, err error) {
 	e := evaluation{
-		env: environment(d, look), change: d, room: maxActionBytes,
+		env: environment(d, look, a.IsScheduled), change: d, room: maxActionBytes,
 	}
 	if items != nil {
 		e.env.Given = map[string]any{Items: items}

@@ -52,7 +52,7 @@ func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage,
 	if len(r.Attached) == 0 {
 		return nil, nil
 	}
-	env := environment(d, look)
+	env := r.environment(d, look)
 	out, room := make(map[string][]json.RawMessage, len(r.Attached)), maxAttached
 	for _, a := range r.Attached {
 		trees, err := a.Program.Objects(&env)

@@ -19,15 +19,17 @@ import (
 
 // Rule is a compiled rule. It is immutable and safe for concurrent use.
 type Rule struct {
-	Name    string
-	Where   *expr.Program // nil: every object
-	For     time.Duration // where has to hold that long; 0: not at all
-	Due     *expr.Program // from when an object is a member; nil: at once
-	When    *expr.Program // nil: every change
-	Group   *Grouping     // nil: each change is an event of its own
-	Count   *Count        // nil: each change goes on
-	Events  delta.Set
-	Payload *Template // nil: the objects themselves
+	Name   string
+	Where  *expr.Program // nil: every object
+	For    time.Duration // where has to hold that long; 0: not at all
+	Due    *expr.Program // from when an object is a member; nil: at once
+	When   *expr.Program // nil: every change
+	Group  *Grouping     // nil: each change is an event of its own
+	Count  *Count        // nil: each change goes on
+	Events delta.Set
+	// IsScheduled says that Synced comes at moments, and that the number of its round is the moment.
+	IsScheduled bool
+	Payload     *Template // nil: the objects themselves
 	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
 	Attached []Attachment
 	// Counters count the changes that the rule selects.
@@ -110,7 +112,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	if r.When == nil && r.Payload == nil && r.Count == nil && r.Counters == nil {
 		return Match{Delta: d}, true, nil
 	}
-	env := environment(d, look)
+	env := r.environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(&env)
 		if err = join(err, "when", failure); !matched {
@@ -132,7 +134,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 
 // Remerge makes the payload of a merged delta.
 func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
-	env := environment(d, look)
+	env := r.environment(d, look)
 	payload, err := r.payload(&env)
 	return payload, join(nil, "payload", err)
 }
@@ -280,13 +282,20 @@ var events = [...]any{
 	delta.Synced:  delta.Synced.String(),
 }
 
-func environment(d delta.Delta, look Lookup) expr.Env {
+func (r *Rule) environment(d delta.Delta, look Lookup) expr.Env {
+	return environment(d, look, r.IsScheduled)
+}
+
+func environment(d delta.Delta, look Lookup, isScheduled bool) expr.Env {
 	env := expr.Env{
 		Object: look.Tree(d.Object), Event: events[d.Type],
 		Now: look.Now(), Cache: look,
 	}
 	if d.Type == delta.Updated {
 		env.Old = look.Old(d.Old)
+	}
+	if isScheduled && d.Type == delta.Synced && d.Round > 0 {
+		env.Moment = time.Unix(d.Round, 0)
 	}
 	return env
 }

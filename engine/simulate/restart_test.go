@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -260,4 +261,33 @@ func TestLeavingASelectionAtALowerVersion(t *testing.T) {
 	if len(all) != 2 || all[1].Event.ID != "r/u/deleted/11" {
 		t.Errorf("events %+v", all)
 	}
+}
+
+// Moments that fell into the time when the engine was stopped come in order, as in the daemon: the
+// later rule sees an object once the earlier one is answered, and its moment is not the present.
+func TestRestartAfterMissedMoments(t *testing.T) {
+	t.Parallel()
+	failed := false
+	b := simulation(t, Options{
+		Start: time.Date(2026, 1, 1, 17, 0, 0, 0, time.UTC),
+		Answer: func(e Event) Answer {
+			if e.Rule == "down" && !failed {
+				failed = true
+				return Answer{RetryAfter: 3 * time.Second}
+			}
+			return Answer{}
+		},
+	}, sizes, recorder,
+		ruleOf("up", `, schedule: {cron: "0 7 * * *"}, payload: 'string(moment())'`),
+		ruleOf("down", `, schedule: {cron: "0 19 * * *"}`),
+		ruleOf("skips", `, schedule: {cron: "0 19 * * *", missed: skip}`))
+	b.put("a", "1")
+	b.expect(0)
+	b.must(b.Restart(Restart{Down: 16 * time.Hour}))
+	b.expect(2*time.Second, "down synced a")
+	got := b.come(10 * time.Second)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "down synced a #2 after 1s") || !strings.HasPrefix(got[1], "up synced a") || !strings.Contains(got[1], "2026-01-02T07:00:00Z") {
+		t.Errorf("events %q", got)
+	}
+	b.expect(10*time.Hour, "down synced a after 9h59m48s", "skips synced a after 9h59m48s")
 }

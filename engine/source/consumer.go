@@ -29,6 +29,11 @@ type Consumer interface {
 	// Round is called when a round has begun, and again when the consumer has taken all its steps.
 	// number is that of the round's deltas.
 	Round(of timing.Timetable, number int64, isOver bool)
+	// Holds reports whether an object of a round has to wait. The informer then asks again a second
+	// later, and meanwhile hands over the others, and what comes in between.
+	Holds(of timing.Timetable, key string) bool
+	// Handed is called when the consumer has taken all steps of a round, or holds them.
+	Handed(of timing.Timetable)
 }
 
 // Step is one step of an informer: a change of one object, a move of its position, or both.

@@ -286,3 +286,5 @@ func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
 func (consumer) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
 
 func (consumer) Round(timing.Timetable, int64, bool) {}
+func (consumer) Holds(timing.Timetable, string) bool { return false }
+func (consumer) Handed(timing.Timetable)             {}

@@ -237,3 +237,5 @@ func TestConsumerThatPanics(t *testing.T) {
 func (steps) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
 
 func (steps) Round(timing.Timetable, int64, bool) {}
+func (steps) Holds(timing.Timetable, string) bool { return false }
+func (steps) Handed(timing.Timetable)             {}

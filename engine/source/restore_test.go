@@ -662,3 +662,5 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 func (*cut) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }
 
 func (*cut) Round(timing.Timetable, int64, bool) {}
+func (*cut) Holds(timing.Timetable, string) bool { return false }
+func (*cut) Handed(timing.Timetable)             {}

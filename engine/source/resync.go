@@ -20,6 +20,8 @@ const (
 	// stale is how long a round waits while the informer may have missed changes, before it looks
 	// again.
 	stale = 200 * time.Millisecond
+	// heldPause is how long a round waits before it asks again for objects that its consumer holds.
+	heldPause = time.Second
 	// longestSleep bounds how long a timer runs, because timers stand still while a machine is
 	// suspended, and do not follow a clock that is set.
 	longestSleep = 30 * time.Second
@@ -34,6 +36,14 @@ type rounds struct {
 	again   bool         // the last round did not get to its end: it begins once more
 	atStart bool         // the next round is the one of the start
 	due     atomic.Int64 // next, as Unix time in milliseconds; 0 if none begins; needs no lock
+	held    held
+}
+
+// held are the objects of the last round that its consumer holds, guarded by feed.mu.
+type held struct {
+	keys []string
+	left int       // how many of them are still to be asked for in this pass
+	look time.Time // when to ask for the next of them
 }
 
 // round is a round under way, guarded by feed.mu.
@@ -79,6 +89,12 @@ func (r *rounds) begins(after, now time.Time) {
 func (r *rounds) number(now time.Time) (number int64, ok bool) {
 	switch {
 	case r.again:
+		// Of a schedule, another moment may have come since the round that did not get to its end.
+		if _, isEvery := r.table.(timing.Every); !isEvery {
+			if number, ok = r.table.Number(now, r.last); ok {
+				return number, true
+			}
+		}
 		return r.last, true
 	case r.atStart:
 		return max(now.Unix(), r.last+1), true
@@ -156,6 +172,7 @@ func (f *feed) tick() (due time.Time) {
 		due = later(due, now.Add(youngFor/4))
 	}
 	due = timing.Earlier(due, f.resync(f.clock.Now()))
+	due = timing.Earlier(due, f.handHeld(f.clock.Now()))
 	if f.caughtUp && f.consumer != nil {
 		f.guard(func() { due = timing.Earlier(due, f.consumer.Tick(f.clock.Now(), f.get)) })
 	}
@@ -236,16 +253,64 @@ func (f *feed) begin(r *rounds, now time.Time) {
 		return
 	}
 	r.begins(now, now)
-	r.last = number
+	r.last, r.held = number, held{}
 	f.round = round{of: r, rest: slices.AppendSeq(make([]string, 0, len(f.known)), f.keys())}
 	f.guard(func() { f.consumer.Round(r.table, r.last, false) })
 }
 
-// end ends the round under way.
+// end ends the round under way, unless its consumer holds objects. These wait beside other rounds.
 func (f *feed) end() {
 	r := f.round.of
 	f.round = round{}
+	f.guard(func() { f.consumer.Handed(r.table) })
+	if r.held.keys == nil {
+		f.over(r)
+		return
+	}
+	r.held.left, r.held.look = len(r.held.keys), f.clock.Now().Add(heldPause)
+}
+
+func (f *feed) over(r *rounds) {
 	f.guard(func() { f.consumer.Round(r.table, r.last, true) })
+}
+
+// handHeld does a turn of handing over objects that the consumer held, if one is due, and returns
+// when the next is; a zero time means never. It is called with f.mu held.
+func (f *feed) handHeld(began time.Time) (due time.Time) {
+	for _, r := range f.allRounds() {
+		if r.held.keys == nil {
+			continue
+		}
+		if !began.Before(r.held.look) {
+			f.handSomeHeld(r, began)
+		}
+		if r.held.keys != nil {
+			due = timing.Earlier(due, r.held.look)
+		}
+	}
+	return due
+}
+
+// handSomeHeld asks for held objects of a round, for a turn that began at began.
+func (f *feed) handSomeHeld(r *rounds, began time.Time) {
+	h := &r.held
+	for n := 0; h.left > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < turn); n++ {
+		key := h.keys[0]
+		h.keys, h.left = h.keys[1:], h.left-1
+		if !f.hand(r, key) {
+			h.keys = append(h.keys, key)
+		}
+	}
+	now := f.clock.Now()
+	switch {
+	case len(h.keys) == 0:
+		*h = held{}
+		f.over(r)
+	case h.left > 0:
+		h.look = now.Add(lull * now.Sub(began))
+	default:
+		h.left, h.look = len(h.keys), now.Add(heldPause)
+	}
 }
 
 // handOver hands over objects of the round for a turn that began at began, and returns how many it
@@ -253,15 +318,28 @@ func (f *feed) end() {
 func (f *feed) handOver(began time.Time) (n int) {
 	r := &f.round
 	for len(r.rest) > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < turn) {
-		o := f.known[r.rest[0]]
+		key := r.rest[0]
 		r.rest = r.rest[1:]
 		n++
-		// Skip an object that has gone meanwhile, and all objects while some are parts: a part is
-		// handed over when it comes back.
-		if o != nil && len(f.parts) == 0 {
-			d := delta.Delta{Type: delta.Synced, Object: o, Round: r.of.last}
-			f.take(Step{Delta: d, Round: r.of.table})
+		if !f.hand(r.of, key) {
+			r.of.held.keys = append(r.of.held.keys, key)
 		}
 	}
 	return n
+}
+
+// hand hands over an object of a round, unless its consumer holds it. It skips an object that has
+// gone meanwhile, and all objects while some are parts: a part is handed over when it comes back.
+func (f *feed) hand(r *rounds, key string) (done bool) {
+	o := f.known[key]
+	if o == nil || len(f.parts) > 0 {
+		return true
+	}
+	isHeld := false
+	f.guard(func() { isHeld = f.consumer.Holds(r.table, key) })
+	if !isHeld {
+		d := delta.Delta{Type: delta.Synced, Object: o, Round: r.last}
+		f.take(Step{Delta: d, Round: r.table})
+	}
+	return !isHeld
 }

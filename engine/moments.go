@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/timing"
+)
+
+// moments keeps moments of schedules in order that were due before this run: those that it has to
+// make up for, and those whose deliveries the run before has left. Of two rules about the same
+// object, the later moment waits for that object until the earlier one is answered or a dead letter,
+// at most maxHeld. Rules without a source count as being about the same object.
+//
+// The nil moments knows of none.
+type moments struct {
+	clock clock.PassiveClock
+	due   atomic.Int32 // how many moments have yet to be made up for
+
+	// mu guards the fields below and those of its moments. It is taken with the lock of a feed held, and
+	// before those of lanes.
+	mu  sync.Mutex
+	all []*moment
+}
+
+// maxHeld bounds how long a moment waits for earlier ones.
+const maxHeld = 5 * time.Minute
+
+// settling is how long an object of a moment must be free of earlier ones before its turn comes. So
+// the informer has seen what their handlers and actions have changed.
+const settling = time.Second
+
+// moment is the latest moment of a rule, for the objects of one informer.
+type moment struct {
+	rule     *runningRule
+	informer string // its id
+	number   int64  // when it was due, as Unix time
+	isDue    bool   // its round has yet to come, or to come to its end
+	hasBegun bool
+	// isHanded says that the rule has seen all objects, but for those that are held.
+	isHanded bool
+	since    time.Time // when the first object was held; zero if none was
+	// held are the objects that wait, each with the time since which nothing earlier is outstanding:
+	// zero if something is.
+	held map[string]time.Time
+}
+
+// add adds what the state says about the moments of a rule: the last one, and whether a later one,
+// or the same, has to be made up for. It is called before informers run.
+func (m *moments) add(r *runningRule, informer string, number int64, isDue bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, &moment{
+		rule: r, informer: informer, number: number, isDue: isDue, isHanded: !isDue,
+	})
+	if isDue {
+		m.due.Add(1)
+	}
+}
+
+// of returns the moments of the rules of an informer that see the rounds of a timetable, and that
+// have to be made up for. m.mu is held.
+func (m *moments) of(informer string, table timing.Timetable) (all []*moment) {
+	for _, at := range m.all {
+		if at.isDue && at.informer == informer && at.rule.Rounds == table {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// begins notes that a round begins. A second one takes the place of a moment that is held.
+func (m *moments) begins(informer string, table timing.Timetable, number int64) {
+	if m == nil || m.due.Load() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range m.of(informer, table) {
+		if at.hasBegun {
+			m.end(at)
+			continue
+		}
+		at.hasBegun, at.number = true, max(at.number, number)
+	}
+}
+
+// handed notes that the rules have seen all objects of a round, but for those that are held.
+func (m *moments) handed(informer string, table timing.Timetable) {
+	if m == nil || m.due.Load() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range m.of(informer, table) {
+		at.isHanded = true
+	}
+}
+
+// over notes that a round has come to its end.
+func (m *moments) over(informer string, table timing.Timetable) {
+	if m == nil || m.due.Load() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range m.of(informer, table) {
+		m.end(at)
+	}
+}
+
+// end ends a moment that was to be made up for. m.mu is held.
+func (m *moments) end(at *moment) {
+	at.isDue, at.isHanded, at.held = false, true, nil
+	m.due.Add(-1)
+}
+
+// holds reports whether an object of a round waits for an earlier moment.
+func (m *moments) holds(informer string, table timing.Timetable, key string) (holds bool) {
+	if m == nil || m.due.Load() == 0 {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	for _, at := range m.of(informer, table) {
+		if m.waits(at, key, now) {
+			holds = true
+		}
+	}
+	return holds
+}
+
+// waits reports whether an object of a moment waits, and notes it. m.mu is held.
+func (m *moments) waits(at *moment, key string, now time.Time) bool {
+	if !at.since.IsZero() && now.Sub(at.since) >= maxHeld {
+		delete(at.held, key)
+		return false
+	}
+	free, wasHeld := at.held[key]
+	switch {
+	case m.isOutstanding(at, key):
+		free = time.Time{}
+	case !wasHeld:
+		return false
+	case free.IsZero():
+		free = now
+	case now.Sub(free) >= settling:
+		delete(at.held, key)
+		return false
+	}
+	if at.since.IsZero() {
+		at.since, at.held = now, make(map[string]time.Time)
+	}
+	at.held[key] = free
+	return true
+}
+
+// isOutstanding reports whether an earlier moment is not answered yet for an object. m.mu is held.
+func (m *moments) isOutstanding(later *moment, key string) bool {
+	for _, at := range m.all {
+		if at.number >= later.number || at.rule == later.rule || !isAboutSame(at.rule, later.rule) ||
+			at.rule.memory.ended() {
+			continue
+		}
+		of := key
+		if at.rule.Source.Name == "" { // a rule without a source is about itself
+			of = at.rule.Name
+		}
+		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.lane.Holds(keyFrom(of)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAboutSame reports whether two rules may be about the same object: the resource is the same, in
+// whatever version.
+func isAboutSame(a, b *runningRule) bool {
+	return a.Source.Resource.GroupResource() == b.Source.Resource.GroupResource()
+}
+
+// keyFrom reads a key as object.Object.Key writes it.
+func keyFrom(key string) delta.Key {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return delta.Key{Namespace: namespace, Name: name}
+	}
+	return delta.Key{Name: key}
+}

@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// nights scale down at seven in the evening, and mornings up at seven. A morning finds what the
+// evening has left: the handler sets the size to 0.
+const (
+	evening = `, schedule: {cron: "0 19 * * *"}`
+	morning = `, schedule: {cron: "0 7 * * *"}, when: object.data.size == "0"`
+)
+
+// scaled returns a handler that scales the objects of down, once it has failed for some of them.
+func (l *life) scaled(failures int) *teller {
+	failed := make(map[string]int)
+	return &teller{answer: func(ev handler.Event) error {
+		if ev.Rule != "down" {
+			return nil
+		}
+		if failed[ev.Name]++; failed[ev.Name] <= failures {
+			return errors.New("not now")
+		}
+		if ev.Name == "broken" {
+			return handler.Reject(errors.New("never"))
+		}
+		l.put(ev.Name, "0")
+		return nil
+	}}
+}
+
+// Missed moments come in the order in which they were due, whatever the order of the rules. For each
+// object, a later one is evaluated when the earlier one is answered, or a dead letter.
+func TestMissedMomentsComeInOrder(t *testing.T) {
+	t.Parallel()
+	for name, rules := range map[string]string{
+		"in order":         aRule("down", evening) + aRule("up", morning),
+		"in another order": aRule("up", morning) + aRule("down", evening),
+		"other sources": aRule("down", evening) + strings.Replace(aRule("up", morning), "source: maps", "source: others", 1) +
+			"---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: others}\nspec: {resource: v1/configmaps, namespaces: [shop]}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			rules := mapSource + rules
+			l.at(0, 17, 0)
+			l.put("a", "1")
+			l.put("broken", "0")
+			e, stop := l.start(rules, new(teller))
+			l.settled(e)
+			stop()
+			l.at(1, 9, 0)
+			h := l.scaled(1)
+			_, stop = l.start(rules, h)
+			l.await(h, 6)
+			stop()
+			want := []string{"down a", "down a #2", "up a"}
+			if got := h.ofObject("a"); !equal(got, want) {
+				t.Errorf("told %q, want %q", got, want)
+			}
+			want = []string{"down broken", "down broken #2", "up broken"}
+			if got := h.ofObject("broken"); !equal(got, want) {
+				t.Errorf("told %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Down from one morning to the next evening: the latest of all moments has the last word.
+func TestTheLatestMissedMomentComesLast(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := mapSource + aRule("down", evening) + aRule("up", strings.Replace(morning, `"0"`, `"1"`, 1))
+	l.at(0, 18, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 20, 0) // down at 19:00, up at 07:00, down at 19:00
+	h := l.scaled(0)
+	_, stop = l.start(rules, h)
+	l.await(h, 2)
+	stop()
+	if got, want := h.ofObject("a"), []string{"up a", "down a"}; !equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// An earlier moment that nobody answers holds up a later one for five minutes, and no other object
+// longer than that takes.
+func TestMissedMomentsWaitFiveMinutes(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := mapSource + aRule("down", evening) + aRule("up", strings.Replace(morning, `"0"`, `"1"`, 1))
+	l.at(0, 17, 0)
+	l.put("stuck", "1")
+	l.put("free", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	release := make(chan struct{})
+	h := new(teller)
+	h.answer = func(ev handler.Event) error {
+		if ev.Rule == "down" && ev.Name == "stuck" {
+			h.mu.Unlock() // which Handle holds
+			defer h.mu.Lock()
+			<-release
+		}
+		return nil
+	}
+	e, stop = l.start(rules, h)
+	l.await(h, 3) // down twice, up of free
+	if got := h.about("up"); len(got) != 1 || !strings.Contains(got[0], "free") {
+		t.Errorf("up was told %q", got)
+	}
+	l.pass(e, 4*time.Minute+30*time.Second)
+	time.Sleep(100 * time.Millisecond) // nothing is to happen
+	if got := h.about("up"); len(got) != 1 {
+		t.Errorf("up was told %q before five minutes were over", got)
+	}
+	l.pass(e, time.Minute)
+	l.await(h, 4)
+	close(release)
+	stop()
+	l.expectAbout(h, "up", "synced free →1", "synced stuck →1")
+}
+
+// Rules without a source have one moment after the other, too.
+func TestMissedMomentsWithoutASource(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := mapSource + alone("up", `handler: record, schedule: {cron: "0 7 * * *"}`) + alone("down", "handler: record"+evening)
+	l.at(0, 17, 0)
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	failed := false
+	h := &teller{answer: func(ev handler.Event) error {
+		if ev.Rule == "down" && !failed {
+			failed = true
+			return errors.New("not now")
+		}
+		return nil
+	}}
+	_, stop = l.start(rules, h)
+	l.await(h, 3)
+	stop()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, want := range []string{"down synced", "down synced", "up synced"} {
+		if !strings.HasPrefix(h.told[i], want) {
+			t.Errorf("told %q", h.told)
+			break
+		}
+	}
+}
+
+// A process that is killed while a moment waits goes on with the same order.
+func TestMissedMomentsStayInOrderOverARestart(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := strings.Replace(mapSource, "attempts: 2", "attempts: 100", 1) + aRule("up", morning) + aRule("down", evening)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	h := l.scaled(1000)
+	_, stop = l.start(rules, h)
+	l.await(h, 1)
+	stop()
+	h = l.scaled(0)
+	_, stop = l.start(rules, h)
+	l.await(h, 2)
+	stop()
+	got := h.ofObject("a")
+	if len(got) != 2 || !strings.HasPrefix(got[0], "down a") || got[1] != "up a" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// A rule can skip what it missed.
+func TestMissedMomentsThatAreSkipped(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	rules := mapSource + aRule("skips", `, schedule: {cron: "0 8 * * *", missed: skip}`) + aRule("daily", daily)
+	l.at(0, 7, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, h)
+	l.settled(e)
+	stop()
+	l.at(3, 9, 0)
+	e, stop = l.start(rules, h)
+	l.await(h, 1)
+	l.settled(e)
+	l.expectAbout(h, "daily", "synced a →1")
+	l.expectAbout(h, "skips")
+	stop()
+	e, stop = l.start(rules, h) // nor does a second start bring it
+	l.settled(e)
+	l.at(4, 8, 1)
+	l.pass(e, 0)
+	l.await(h, 3)
+	stop()
+	l.expectAbout(h, "skips", "synced a →1")
+}
+
+// Expressions see the moment for which an event is due, and not only the time at which it comes.
+func TestExpressionsSeeTheMoment(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	const late = `, schedule: {cron: "0 8 * * *"}, events: [synced, updated], payload: '[moment(), now() - moment() > duration("50m")]'`
+	l.at(0, 7, 0)
+	l.put("a", "1")
+	e, stop := l.start(mapSource+aRule("late", late), h)
+	l.settled(e)
+	l.put("a", "2")
+	l.await(h, 1)
+	stop()
+	l.at(1, 9, 0)
+	_, stop = l.start(mapSource+aRule("late", late), h)
+	l.await(h, 2)
+	stop()
+	l.expectAbout(h, "late", `updated a [null,false]`, `synced a ["2030-01-03T08:00:00Z",true]`)
+}
+
+// ofObject returns what was told of an object, without its sizes.
+func (h *teller) ofObject(name string) (told []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, text := range h.told {
+		fields := strings.Fields(text)
+		if len(fields) > 2 && fields[2] == name {
+			told = append(told, strings.Join(append([]string{fields[0], name}, fields[4:]...), " "))
+		}
+	}
+	return told
+}
+
+func equal(got, want []string) bool { return strings.Join(got, "\n") == strings.Join(want, "\n") }
