@@ -17,7 +17,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Rule is a compiled rule. It is immutable and safe for concurrent use.
+// Rule is a compiled rule. It is immutable and safe for concurrent use. It has many fields because each
+// is a field of the manifest, compiled.
 type Rule struct {
 	Name   string
 	Where  *expr.Program // nil: every object

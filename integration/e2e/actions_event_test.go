@@ -107,7 +107,6 @@ func TestAppliesThatTheServerIgnores(t *testing.T) {
 	spec := `"spec":{"containers":[{"name":"c","image":"i"}]}`
 	for _, test := range []struct{ resource, subresource, object, ignored string }{
 		{"pods", "", `{` + spec + `,"status":{"reason":"Because"}}`, "status"},
-		{"pods", "", `{"status":{"reason":"Because"}}`, "status"},
 		{"pods", "", `{"metadata":{"labels":{"a":"b"}},` + spec + `}`, ""},
 		{"pods", "status", `{"status":{"reason":"Because"}}`, ""},
 		{"pods", "status", `{"spec":{"activeDeadlineSeconds":5},"status":{"reason":"Because"}}`, "spec"},
