@@ -167,7 +167,7 @@ func TestImageForExec(t *testing.T) {
 			f=$(mktemp); date >$f; sed s/x/y/ $f | wc -l; rm $f
 			if touch /x; then exit 1; fi`)
 		out, err := cmd.CombinedOutput()
-		want := []string{"[1,2]\n", "Client Version: v1.", "informd v", "65532\n", "touch: /x: Read-only file system"}
+		want := []string{"[1,2]\n", "Client Version: v1.", "informd ", "65532\n", "touch: /x: Read-only file system"}
 		for _, text := range want {
 			if err != nil || !strings.Contains(string(out), text) {
 				t.Fatalf("%v: %s\nwant %q", err, out, want)
