@@ -242,11 +242,16 @@ func TestSilenceShowsWithinNinetySeconds(t *testing.T) {
 			bookmark()
 			synctest.Wait()
 		}
-		if w.isProbe || !i.hearing.isRegular.Load() {
+		isProbe := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.isProbe
+		}
+		if isProbe() || !i.hearing.isRegular.Load() {
 			t.Error("a bookmark each minute is silence to it")
 		}
 		last := time.Now()
-		for !w.isProbe { // the watch is cut
+		for !isProbe() { // the watch is cut
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
