@@ -67,9 +67,6 @@ type Options struct {
 	DrainTimeout time.Duration
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
-	// PruneAfter is how long rules do not prune for objects whose resource was withdrawn. The
-	// default is an hour. Tests set it.
-	PruneAfter time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping

@@ -22,22 +22,22 @@ import (
 
 // How long a prune waits for a resource that was withdrawn.
 const (
-	defaultPruneAfter = time.Hour
-	askWithdrawn      = time.Minute      // between questions while nobody knows
-	askElsewhere      = 10 * time.Minute // while another version has the resource
+	pruneAfter   = time.Hour
+	askWithdrawn = time.Minute      // between questions while nobody knows
+	askElsewhere = 10 * time.Minute // while another version has the resource
 )
 
 // spared are objects for which a rule does not prune yet. Their resource was withdrawn: nobody has
 // deleted them one by one, and whoever reinstalls it may bring them back. So the rule hears of the
 // deletion at once, and prunes an hour later, if the object has not come back and the resource is
-// still gone or served again. The state keeps the hour.
+// still gone or served again. The state keeps the hour. There are at most as many as the rule had
+// objects.
 type spared struct {
 	engine *Engine
-	after  time.Duration // Options.PruneAfter
 	poke   chan struct{} // capacity 1; signals that there is more
 
-	// mu guards the fields below. It is taken within the state's cut, and nothing is taken under it
-	// but the state's own locks.
+	// mu guards the fields below. It is taken within the state's cut, before memory.mu and the
+	// state's own locks.
 	mu   sync.Mutex
 	rule *runningRule // as it is now
 	due  map[delta.Key]time.Time
@@ -52,8 +52,7 @@ func (e *Engine) newSpared(r, old *runningRule) *spared {
 		return old.spared
 	}
 	return &spared{
-		engine: e, after: cmp.Or(e.options.PruneAfter, defaultPruneAfter), poke: make(chan struct{}, 1),
-		rule: r, due: make(map[delta.Key]time.Time),
+		engine: e, rule: r, poke: make(chan struct{}, 1), due: make(map[delta.Key]time.Time),
 	}
 }
 
@@ -332,7 +331,7 @@ func (p *preparer) spares(d delta.Delta) bool {
 	if state, _ := p.informerOf(key).State(); state != source.NotServed {
 		return false
 	}
-	p.spared.add(key, p.spared.after)
+	p.spared.add(key, pruneAfter)
 	return true
 }
 
