@@ -22,8 +22,8 @@ type moments struct {
 	clock clock.PassiveClock
 	due   atomic.Int32 // how many moments have yet to be made up for
 
-	// mu guards the fields below and those of its moments. It is taken with the lock of a feed held, and
-	// before those of lanes.
+	// mu guards the fields below and those of the moments. It is taken with the lock of a feed held,
+	// and before those of lanes.
 	mu  sync.Mutex
 	all []*moment
 }
@@ -117,7 +117,9 @@ func (m *moments) over(informer string, table timing.Timetable) {
 // end ends a moment that was to be made up for. m.mu is held.
 func (m *moments) end(at *moment) {
 	at.isDue, at.isHanded, at.held = false, true, nil
-	m.due.Add(-1)
+	if m.due.Add(-1) == 0 {
+		m.all = nil // nothing waits any more
+	}
 }
 
 // holds reports whether an object of a round waits for an earlier moment.
