@@ -14,8 +14,8 @@ import (
 
 // moments keeps moments of schedules in order that were due before this run: those that it has to
 // make up for, and those whose deliveries the run before has left. Of two rules about the same
-// object, the later moment waits for that object until the earlier one is answered or a dead letter,
-// at most maxHeld. Rules without a source count as being about the same object.
+// object, the later moment waits for that object until the earlier one is answered or a dead
+// letter, at most maxHeld. Rules without a source count as being about the same object.
 //
 // The nil moments knows of none.
 type moments struct {
