@@ -14,16 +14,16 @@ import (
 
 // moments keeps moments of schedules in order that were due before this run: those that it has to
 // make up for, and those whose deliveries the run before has left. Of two rules about the same
-// object, the later moment waits for that object until the earlier one is answered or a dead letter,
-// at most maxHeld. Rules without a source count as being about the same object.
+// object, the later moment waits for that object until the earlier one is answered or a dead
+// letter, at most maxHeld. Rules without a source count as being about the same object.
 //
 // The nil moments knows of none.
 type moments struct {
 	clock clock.PassiveClock
 	due   atomic.Int32 // how many moments have yet to be made up for
 
-	// mu guards the fields below and those of its moments. It is taken with the lock of a feed held, and
-	// before those of lanes.
+	// mu guards the fields below and those of the moments. It is taken with the lock of a feed held,
+	// and before those of lanes.
 	mu  sync.Mutex
 	all []*moment
 }
@@ -117,7 +117,9 @@ func (m *moments) over(informer string, table timing.Timetable) {
 // end ends a moment that was to be made up for. m.mu is held.
 func (m *moments) end(at *moment) {
 	at.isDue, at.isHanded, at.held = false, true, nil
-	m.due.Add(-1)
+	if m.due.Add(-1) == 0 {
+		m.all = nil // nothing waits any more
+	}
 }
 
 // holds reports whether an object of a round waits for an earlier moment.

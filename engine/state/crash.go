@@ -19,8 +19,8 @@ const crashName = "CRASHED"
 // maxCrash bounds the bytes that are read of it. The goroutine that crashed comes first.
 const maxCrash = 64 << 10
 
-// countCrashes makes the notes that risk leaves count crashes in the store only: it takes back that of
-// the process before if that ended in another way.
+// countCrashes makes the notes that risk leaves count crashes in the store only: it takes back that
+// of the process before if that ended in another way.
 func countCrashes(fs vfs.FS, dir string) {
 	if catchCrashes(dir) {
 		return
@@ -30,10 +30,11 @@ func countCrashes(fs vfs.FS, dir string) {
 	}
 }
 
-// catchCrashes makes the runtime note crashes of this process, and reports whether the one before it
-// crashed in the store. Errors of the disk do not matter here: without a note, no crash counts.
+// catchCrashes makes the runtime note crashes of this process, and reports whether the one before
+// it crashed in the store. Errors of the disk do not matter here: without a note, no crash counts.
 func catchCrashes(dir string) (inStore bool) {
-	f, err := os.OpenFile(filepath.Join(dir, crashName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	const how = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
+	f, err := os.OpenFile(filepath.Join(dir, crashName), how, 0o600)
 	if err != nil {
 		return false
 	}
@@ -42,7 +43,10 @@ func catchCrashes(dir string) (inStore bool) {
 	if f.Truncate(0) != nil {
 		return false
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil || debug.SetCrashOutput(f, debug.CrashOptions{}) != nil {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return false
+	}
+	if debug.SetCrashOutput(f, debug.CrashOptions{}) != nil {
 		return false
 	}
 	return isCrashInStore(string(text))

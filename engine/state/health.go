@@ -166,8 +166,8 @@ func (s *Store) diskTrouble(d *database, now time.Time) string {
 }
 
 // stopWriting stops writing because a cut cannot be written, which says nothing about what is on
-// disk: the next start goes on from that. A new log cannot be begun, because everything would have to
-// be recorded again.
+// disk: the next start goes on from that. A new log cannot be begun, because everything would have
+// to be recorded again.
 func (s *Store) stopWriting(err error) {
 	s.broken.Store(true)
 	s.health.is("informd writes nothing more: "+err.Error()+

@@ -359,8 +359,8 @@ func newerLog(mark []byte) (version uint64, ok bool) {
 	return version, err == nil && version > 1
 }
 
-// endOfCut returns where the cut ends whose next frame begins at an offset, or 0 if one of its frames
-// is not whole.
+// endOfCut returns where the cut ends whose next frame begins at an offset, or 0 if one of its
+// frames is not whole.
 func (c *contents) endOfCut(at int64, pause *breath) (end int64, err error) {
 	in := bufio.NewReaderSize(io.NewSectionReader(c.file, at, c.ofFile-at), 256<<10)
 	var payload []byte

@@ -69,7 +69,8 @@ func signStore(disk vfs.FS, store, version string) {
 
 // upgraded logs that an informd from before version to cannot read the store any more.
 func (d *database) upgraded(of string, from, to uint64) {
-	d.fail.logger.Warn("the format of the state was upgraded: earlier versions of informd cannot read it",
+	d.fail.logger.Warn("the format of the state was upgraded: "+
+		"earlier versions of informd cannot read it",
 		"dir", d.dir, "formatOf", of, "from", from, "to", to, "writtenBy", d.wroteBefore,
 		"wayBack", "before you start an earlier informd, move "+d.dir+" away: it then begins "+
 			"without a state, and its rules receive all objects as synced")

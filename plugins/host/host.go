@@ -50,9 +50,9 @@ func newHost(spec Spec, opts Options, launch launcher) *Host {
 }
 
 // Launch launches a process that Run begins with: it has described itself, has accepted its config
-// and is healthy. After an error nothing is left of it. The error wraps what [Refuses] recognises if
-// the handler will not run as it is configured. Call Launch at most once, and before Run. A Host
-// that is then not run must be abandoned.
+// and is healthy. After an error nothing is left of it, and [Refuses] says whether the handler will
+// not run as it is configured. Call Launch at most once, and before Run. A Host that is then not
+// run must be abandoned.
 func (h *Host) Launch(ctx context.Context) error { return h.processes.launchFirst(ctx) }
 
 // Abandon ends the process that Launch has launched, if Run has not begun with it.
