@@ -108,6 +108,7 @@ func TestWatchThatFallsSilent(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1))
 		impatiently(s)
+		s.tuning.answer, s.tuning.listing, s.tuning.progress = patience, patience, patience
 		run(t, s)
 		e.expect(t, "synced a 1")
 		awaitState(t, i, Synced)
