@@ -147,12 +147,13 @@ func TestPagesWithoutProgress(t *testing.T) {
 			t.Parallel()
 			h := &hostile{list: list}
 			began := time.Now()
-			i, _, _ := h.follow(t, 1000)
+			i, _, _ := h.follow(t, 20)
 			await(t, "the reason", func() bool { return strings.Contains(i.Stats().Reason, "does not get on") })
-			await(t, "more attempts", func() bool { return h.lists.Load() >= 15 })
-			// pauses of 4, 8, 15, 30 and then at least 37 milliseconds lie between them
+			await(t, "more attempts", func() bool { return h.lists.Load() >= 40 })
+			// The room is used up after at most 21 pages. Pauses of 4, 8, 15, 30 and then at least 37
+			// milliseconds lie between the others.
 			if took := time.Since(began); took < 300*time.Millisecond {
-				t.Errorf("15 requests in %v", took)
+				t.Errorf("40 requests in %v", took)
 			}
 		})
 	}

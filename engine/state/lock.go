@@ -55,7 +55,7 @@ func lockDir(dir string) (io.Closer, error) {
 		return nil, &LockedError{Dir: dir, PID: pid}
 	}
 	if _, err := ownfile.Check(name); err != nil {
-		return f, nil // the lock holds, but what is in the file is somebody else's
+		return dirLock{f}, nil // the lock holds, but what is in the file is somebody else's
 	}
 	// Keep the lock even if the disk accepts no writes. On a full disk the number fits where one
 	// was before.
@@ -64,5 +64,15 @@ func lockDir(dir string) (io.Closer, error) {
 		n = 0
 	}
 	_ = f.Truncate(int64(n))
-	return f, nil
+	return dirLock{f}, nil
+}
+
+// A dirLock is a file that holds a lock.
+type dirLock struct{ file *os.File }
+
+// Close implements io.Closer. A process that is being started has a copy of every open file until its
+// program begins, and would keep the lock for so long: closing the file is not enough.
+func (l dirLock) Close() error {
+	unlocked := syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
+	return errors.Join(unlocked, l.file.Close())
 }

@@ -255,6 +255,11 @@ func TestRemoteConnectsAgain(t *testing.T) {
 	log := &recorder{}
 	r := f.remote(host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Hour})
 	stop := pour(t, r, "a")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%+v\n%s", r.Status(), strings.Join(log.lines(), "\n"))
+		}
+	})
 	waitFor(t, "many connections", func() bool { return r.Status().Restarts > 25 })
 	if stop() == 0 {
 		t.Error("nothing was done")

@@ -14,7 +14,7 @@ import (
 
 // Cluster finds the cluster and its credentials as kubectl does: by kubeconfig if it is not empty,
 // $KUBECONFIG, the default file, or in-cluster. It sends nothing. Clients that are made from the
-// configuration follow no redirects.
+// configuration follow no redirects to other servers.
 func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

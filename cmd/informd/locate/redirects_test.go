@@ -4,8 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Nobody gets the credentials by a redirection: no client that is made from the configuration follows
-// one, whatever its status and wherever it leads.
-func TestRedirectsAreNotFollowed(t *testing.T) {
+// Nobody else gets the credentials by a redirection: no client that is made from the configuration
+// follows one to another server, whatever its status.
+func TestRedirectsToOthersAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	var stolen atomic.Int64
 	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,6 +88,59 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	if n := stolen.Load(); n > 0 {
 		t.Errorf("%d requests were redirected", n)
+	}
+}
+
+// The API server redirects to itself: whoever asks for an OpenAPI document that has changed since is
+// sent to the new one.
+func TestRedirectsToTheServerItself(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		where := r.URL.Query().Get("to")
+		if where == "" {
+			_, _ = io.WriteString(w, "there")
+			return
+		}
+		w.Header().Set("Location", strings.ReplaceAll(where, "HOST", r.Host))
+		w.WriteHeader(http.StatusMovedPermanently)
+	}))
+	defer api.Close()
+	cfg, err := Cluster(kubeconfigOf(t, api), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(method, to string) string {
+		r, err := http.NewRequestWithContext(t.Context(), method, cfg.Host+"/openapi?to="+url.QueryEscape(to), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		return string(text)
+	}
+	for _, to := range []string{"/openapi/v3?hash=B", "v3", "https://HOST/x"} {
+		if got := ask("GET", to); got != "there" {
+			t.Errorf("to %s: %s", to, got)
+		}
+	}
+	for _, to := range []string{"http://HOST/x", "//127.0.0.1:1/", "https://u@HOST/x", "https://HOST.evil.example/"} {
+		if got := ask("GET", to); !strings.Contains(got, "does not send its credentials") {
+			t.Errorf("to %s: %s", to, got)
+		}
+	}
+	if got := ask("POST", "/x"); !strings.Contains(got, "does not send its credentials") {
+		t.Errorf("POST: %s", got)
+	}
+	if got := ask("GET", "/openapi?to=%2Fopenapi%3Fto%3D%252F"); got != "there" {
+		t.Errorf("three times: %s", got)
 	}
 }
 
