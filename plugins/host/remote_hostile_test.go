@@ -250,7 +250,7 @@ func TestRemoteConnectsAgain(t *testing.T) {
 				}
 			}
 		}
-	}}, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 50 * time.Millisecond}))
+	}}, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 200 * time.Millisecond}))
 	f.resolve(1)
 	log := &recorder{}
 	r := f.remote(host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Hour})
@@ -260,7 +260,7 @@ func TestRemoteConnectsAgain(t *testing.T) {
 			t.Logf("%+v\n%s", r.Status(), strings.Join(log.lines(), "\n"))
 		}
 	})
-	waitFor(t, "many connections", func() bool { return r.Status().Restarts > 25 })
+	waitFor(t, "many connections", func() bool { return r.Status().Restarts > 8 })
 	if stop() == 0 {
 		t.Error("nothing was done")
 	}
