@@ -189,7 +189,7 @@ func TestHandlersReadTheCache(t *testing.T) {
 func TestCacheIsAsFreshAsEvents(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStage(t, "")
-	s.Informd = harness.PlainInformd(t)
+	s.Informd = harness.Binary
 	path := harness.WriteFile(t, "found", "")
 	s.Write(t, harness.SteadySpec, harness.Handler("librarian", fmt.Sprintf("command: [%s, %s, %s], access: {read: [widgets]}", os.Args[0], librarianCommand, path))+
 		harness.Rule("librarian", "source: widgets, handler: librarian, delivery: every"))

@@ -21,7 +21,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		harness.Handler("busy", "builtin: exec, env: [PATH, "+variable+"], concurrency: 2, timeout: 1h, config: {command: [/bin/sh, -c, 'sleep 86400 & setsid sleep 86400 & wait']}")+
 		harness.Rule("family", "source: widgets, handler: family")+harness.Rule("frozen", "source: widgets, handler: frozen")+
 		harness.Rule("busy", "source: widgets, handler: busy"))
-	s.Informd = harness.PlainInformd(t)
+	s.Informd = harness.Binary
 	s.Open(t, nil, variable+"="+mark)
 	s.AwaitRunning("family", "frozen")
 	s.Tempt(true)

@@ -43,7 +43,7 @@ func TestPoisonousObject(t *testing.T) {
 	}
 	s.Rest()
 	s.AwaitDelivered()
-	code, letters, stderr := harness.RunCommand(t, s.Informd, "dead", "list", "--state-dir", s.State)
+	code, letters, stderr := harness.RunCommand(t, harness.Binary, "dead", "list", "--state-dir", s.State)
 	if code != 0 {
 		t.Fatal(stderr)
 	}

@@ -23,7 +23,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		rate = 1000
 	}
 	s := harness.NewStage(t, "")
-	s.Informd = harness.PlainInformd(t)
+	s.Informd = harness.Binary
 	// The handler steady is slow, so it always has events when it is replaced.
 	s.Where += ", env: [PLAYER_PAUSE]"
 	s.Write(t, harness.SteadySpec, "")
@@ -249,7 +249,7 @@ func TestReloadKeepsHandlersThatWork(t *testing.T) {
 			harness.Install(t, path, test.mark)
 		}
 		s.Write(t, test.steady, test.manifests+begun)
-		code, stdout, stderr := harness.RunCommand(t, s.Informd, "reload", "--state-dir", s.State)
+		code, stdout, stderr := harness.RunCommand(t, harness.Binary, "reload", "--state-dir", s.State)
 		if code != 1 {
 			t.Errorf("%s: exit code %d\n%s%s", test.name, code, stdout, stderr)
 		}
@@ -275,7 +275,7 @@ func TestReloadKeepsHandlersThatWork(t *testing.T) {
 	}
 	harness.Install(t, path, "v5")
 	s.Write(t, more+harness.SteadySpec, extra(hooked+", timeout: 2s}"))
-	if code, stdout, stderr := harness.RunCommand(t, s.Informd, "reload", "--state-dir", s.State); code != 0 {
+	if code, stdout, stderr := harness.RunCommand(t, harness.Binary, "reload", "--state-dir", s.State); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	s.Poll("the new version to be told of something", func() bool {

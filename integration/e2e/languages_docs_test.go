@@ -128,7 +128,7 @@ func TestHandlerPageInGo(t *testing.T) {
 	a.does("informd check --handlers -f oncall.yaml")
 
 	k := harness.NewKube(t, cluster.Shared(t))
-	d := harness.StartDaemon(t, exec.Command(harness.Binary, "run", "-f", filepath.Join(a.dir, "oncall.yaml"), "--kubeconfig", cluster.Shared(t).Kubeconfig(), "--state-dir", harness.ShortDir(t)))
+	d := harness.StartDaemon(t, exec.Command(harness.Raced, "run", "-f", filepath.Join(a.dir, "oncall.yaml"), "--kubeconfig", cluster.Shared(t).Kubeconfig(), "--state-dir", harness.ShortDir(t)))
 	d.AwaitReady()
 	k.Create(harness.PodOn("there", "NS-north"))
 	node, changes := k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-north}}`), 0

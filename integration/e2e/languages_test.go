@@ -272,7 +272,7 @@ func awaitNoSuspects(s *harness.Stage) {
 // pidOf returns the process of a handler, or 0 if none is running.
 func pidOf(s *harness.Stage, handler string) int {
 	s.T.Helper()
-	code, stdout, stderr := harness.RunCommand(s.T, s.Informd, "status", "-o", "json", "--state-dir", s.State)
+	code, stdout, stderr := harness.RunCommand(s.T, harness.Binary, "status", "-o", "json", "--state-dir", s.State)
 	var status struct {
 		Handlers []struct {
 			Name, State string
@@ -309,7 +309,7 @@ func TestOtherLanguagesInACluster(t *testing.T) {
 					config: {file: %q, related: configmaps.byTeam, tell: true}`, list, filepath.Join(dir, "diary")))+
 				harness.Rule("diary", "source: configmaps, handler: diary, delivery: every, where: object.data.team != nil")), "--state-dir", state)
 		d.AwaitReady()
-		s := &harness.Stage{Daemon: d, Informd: harness.Binary, State: state}
+		s := &harness.Stage{Daemon: d, Informd: harness.Raced, State: state}
 		pid, last := 0, 0
 		for i := range objects {
 			kill := i%(objects/kills) == objects/kills/2

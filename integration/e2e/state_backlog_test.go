@@ -43,7 +43,7 @@ func TestBacklog(t *testing.T) {
 func backlog(t *testing.T, changes int, restart bool) {
 	stub, kubeconfig := harness.NewStub(t)
 	first := stub.Synthesize(harness.WidgetResource, "Widget", true, harness.Widgets{})
-	dir, informd := t.TempDir(), harness.PlainInformd(t)
+	dir, informd := t.TempDir(), harness.Binary
 	command, record := filepath.Join(dir, "handler"), filepath.Join(dir, "record") // the handler is not there yet
 	rules := harness.WriteFile(t, "rules.yaml", harness.Source("widgets", "resource: informd.test/v1/widgets")+
 		harness.Handler("record", fmt.Sprintf("command: [%q, handler, serve, log], concurrency: 64, config: {path: %q}", command, record))+

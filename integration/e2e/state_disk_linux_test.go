@@ -161,7 +161,7 @@ func TestStateNotWritable(t *testing.T) {
 	}
 	rules := give("rules.yaml", harness.WriteFile(t, "rules.yaml", k.Text(harness.Source("configmaps", harness.ConfigMaps)+harness.Handler("log", "builtin: log")+
 		harness.Rule("rule", "source: configmaps, handler: log, "+sizes))))
-	cmd := exec.Command(give("informd", harness.Binary), "run", "-f", rules, "--kubeconfig",
+	cmd := exec.Command(give("informd", harness.Raced), "run", "-f", rules, "--kubeconfig",
 		give("kubeconfig", cluster.Shared(t).Kubeconfig()), "--state-dir", filepath.Join(locked, "state"))
 	cmd.Dir = home
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -61,7 +61,7 @@ func RunInformdIn(
 	args = append([]string{
 		"run", "-f", manifests, "--kubeconfig", kubeconfig, "--log-level", "debug",
 	}, args...)
-	return StartDaemon(t, exec.Command(Binary, args...), environment...)
+	return StartDaemon(t, exec.Command(Raced, args...), environment...)
 }
 
 // StartDaemon runs cmd, which is `informd run …`. It adds an address to listen on, and variables
@@ -228,8 +228,11 @@ func pollPause(waited time.Duration) time.Duration {
 	return min(max(40*time.Millisecond, waited/8), 250*time.Millisecond)
 }
 
+// uncompressed spares the daemon the compression, which took most of the time of a look at /metrics.
+var uncompressed = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+
 func (d *Daemon) Get(path string) (code int, body string) {
-	resp, err := http.Get("http://" + d.address + path)
+	resp, err := uncompressed.Get("http://" + d.address + path)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -80,7 +80,7 @@ func SetStage(t *testing.T, manifests string, environment ...string) *Stage {
 func NewStage(t *testing.T, manifests string) *Stage {
 	t.Helper()
 	s := &Stage{
-		Informd: Binary, Where: "command: [./player, steady, ./ledger]",
+		Informd: Raced, Where: "command: [./player, steady, ./ledger]",
 		Dir: ShortDir(t), Run: ShortDir(t), Temp: ShortDir(t), State: ShortDir(t),
 	}
 	for _, dir := range []string{s.Dir, s.Run, s.Temp} {
@@ -392,5 +392,5 @@ func (s *Stage) pollOr(patience time.Duration, otherwise func(), met func() bool
 
 func (s *Stage) Reload(handler string) (code int, stdout, stderr string) {
 	s.T.Helper()
-	return RunCommand(s.T, s.Informd, "handler", "reload", handler, "--state-dir", s.State)
+	return RunCommand(s.T, Binary, "handler", "reload", handler, "--state-dir", s.State)
 }

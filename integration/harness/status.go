@@ -18,7 +18,7 @@ type HandlerStatus struct {
 // StatusOf asks the daemon for a handler's status.
 func (s *Stage) StatusOf(handler string) HandlerStatus {
 	s.T.Helper()
-	code, stdout, stderr := RunCommand(s.T, s.Informd,
+	code, stdout, stderr := RunCommand(s.T, Binary,
 		"status", "-o", "json", "--state-dir", s.State)
 	if code != 0 {
 		s.T.Fatalf("informd status: exit code %d\n%s", code, stderr)

@@ -271,6 +271,7 @@ func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 					}
 					ev.Attempt++
 				}
+				time.Sleep(time.Millisecond)
 			}
 		})
 	}
