@@ -99,12 +99,13 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 # informd do without, too: the informd that they start has it (integration/harness). engine/state runs
 # both ways, as its largest tests take forty times as long with it. `make check` vets, so no test
 # command does. By default, a program with the race detector sleeps a second when it exits. The race
-# detector does not look into ciphers, which share nothing: go-plugin makes a certificate per process.
+# detector does not look into what only computes and shares nothing: go-plugin makes a certificate for
+# each process.
 TEST := GORACE=atexit_sleep_ms=0 go test $(GOTESTFLAGS) -vet=off -timeout 20m
 RACED := $(addprefix ./engine/,. action dispatch measure queue source state trail) \
 	$(addprefix ./plugins/,host host/cache host/outbox host/output host/process host/remote host/session \
 	host/shim serve builtin/exec builtin/log builtin/webhook) ./cmd/informd/control ./cmd/informd/daemon
-RACE := -race -gcflags=crypto/internal/fips140/...=-race=false
+RACE := -race $(foreach package,crypto/internal/fips140/... compress/flate regexp/...,-gcflags=$(package)=-race=false)
 PLAIN = $$(go list work | grep -vxF "$$(go list $(RACED))")
 
 .PHONY: test test-plain test-raced test-modules
@@ -112,7 +113,7 @@ test: ## Run every test, against a real control plane: six minutes on two cores
 	+@$(MAKE) --no-print-directory -j 2 test-plain test-raced test-modules
 
 test-plain: controlplane
-	CGO_ENABLED=0 $(TEST) -trimpath -p 2 -parallel 8 ./integration/e2e $(PLAIN) ./engine/state
+	CGO_ENABLED=0 $(TEST) -trimpath -p 2 -parallel 8 ./integration/e2e ./integration/bench $(PLAIN) ./engine/state
 test-raced:
 	$(TEST) $(RACE) -short -p 2 -parallel 5 ./plugins/host $(RACED)
 test-modules: controlplane

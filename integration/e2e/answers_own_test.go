@@ -32,7 +32,7 @@ func TestOwnChangesAmongForeignOnes(t *testing.T) {
 }
 
 func ownAmongForeign(t *testing.T, delivery string, kills int) {
-	const objects, writers, writesEach = 8, 8, 40
+	const objects, writers, writesEach = 8, 8, 20
 	k := harness.NewKube(t, cluster.Shared(t))
 	kubeconfig, stage := k.Limited(t), newTheater(t)
 	k.Allow("acting", acting)

@@ -13,7 +13,7 @@ import (
 // so a thousand crashes would take hours; plugins/host tests those with shorter pauses.
 func TestCrashingNeighbours(t *testing.T) {
 	t.Parallel()
-	crashes, rate := 30, 100
+	crashes, rate := 20, 100
 	if harness.Soak() {
 		crashes, rate = 100, 1000
 	}

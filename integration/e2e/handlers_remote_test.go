@@ -183,7 +183,7 @@ func (e *elsewhere) awaitEndpoints(addresses ...string) {
 // events stay in order over all endpoints.
 func TestRemoteUnderLoad(t *testing.T) {
 	t.Parallel()
-	rate := 400
+	rate := 100
 	if harness.Soak() {
 		rate = 1000
 	}

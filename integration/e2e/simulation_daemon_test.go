@@ -32,7 +32,7 @@ import (
 // INFORMD_SEED with which to begin.
 func TestSimulatorAgainstDaemon(t *testing.T) {
 	t.Parallel()
-	histories, seed := howMany("INFORMD_DAEMONS", 2, 100)
+	histories, seed := howMany("INFORMD_DAEMONS", 1, 100)
 	var compared atomic.Int64
 	t.Run("histories", func(t *testing.T) {
 		for n := range histories {

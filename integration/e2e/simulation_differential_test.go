@@ -71,7 +71,7 @@ func howMany(variable string, few, many uint64) (histories, seed uint64) {
 // many, and INFORMD_SEED with which to begin.
 func TestSimulatorAgainstEngine(t *testing.T) {
 	t.Parallel()
-	histories, seed := howMany("INFORMD_HISTORIES", 12, 300)
+	histories, seed := howMany("INFORMD_HISTORIES", 8, 300)
 	var compared atomic.Int64
 	t.Run("histories", func(t *testing.T) {
 		for n := range histories {

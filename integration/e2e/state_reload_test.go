@@ -26,7 +26,7 @@ import (
 // rule that stays, in order and under one id; and in the end every rule has told what is.
 func TestReloads(t *testing.T) {
 	t.Parallel()
-	rounds := 50
+	rounds := 20
 	if harness.Soak() {
 		rounds = 1000
 	}
