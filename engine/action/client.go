@@ -126,7 +126,11 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	a := answer{code: resp.StatusCode, after: retryAfter(resp.Header)}
 	if a.code < 200 || a.code > 299 {
 		a.status = statusIn(body) // as far as it arrived
-		return a, classify(a)
+		f := classify(a)
+		if isOfSecrets(r.path) {
+			f.hide()
+		}
+		return a, f
 	}
 	var problem string
 	switch {
@@ -199,6 +203,11 @@ func unreachable(err error) *failure {
 	}
 	text = printable.Line(text, maxText)
 	return &failure{text: "the API server cannot be reached: " + text, cause: err}
+}
+
+// isOfSecrets reports whether a path is one of Secrets.
+func isOfSecrets(path []string) bool {
+	return path[0] == "api" && (path[2] == "secrets" || len(path) > 4 && path[2] == "namespaces" && path[4] == "secrets")
 }
 
 // pathOf returns the path of a resource in the action's namespace.

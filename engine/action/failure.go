@@ -60,9 +60,18 @@ func (f *failure) quotes() bool {
 	return true
 }
 
-// forbiddenToUser matches what authorization says.
+// forbiddenToUser matches what authorization and quotas say.
 var forbiddenToUser = regexp.MustCompile(
-	`^403 Forbidden: [\w.-]+( "[^"]*")? is forbidden: User "[^"]*" cannot \w+ resource `)
+	`^403 Forbidden: [\w.-]+( "[^"]*")? is forbidden: (User "[^"]*" cannot \w+ resource|exceeded quota:) `)
+
+// hide takes the API server's words out of a failure to read or write a Secret, if they may quote it.
+// Those of validation have no values.
+func (f *failure) hide() {
+	if f.code != http.StatusUnprocessableEntity && f.quotes() {
+		f.text = fmt.Sprintf("%d %s: what the API server says is not shown, as it may quote a Secret",
+			f.code, cmp.Or(http.StatusText(f.code), "from the API server"))
+	}
+}
 
 // Quotes reports whether the text of an error of an Executor may quote an object.
 func Quotes(err error) bool {

@@ -2,6 +2,7 @@ package action
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,39 @@ func TestQuotes(t *testing.T) {
 	} {
 		if Quotes(c.err) != c.want {
 			t.Errorf("%s: %v quotes: %v, want %v", text, c.err, !c.want, c.want)
+		}
+	}
+}
+
+// What admission says about a Secret may quote it, also to a rule that sees no Secrets.
+func TestFailuresOfSecretsAreHidden(t *testing.T) {
+	const denied = `admission webhook "w" denied the request: hunter2`
+	for _, c := range []struct {
+		code    int
+		said    string
+		reason  metav1.StatusReason
+		isShown bool
+	}{
+		{403, denied, metav1.StatusReasonForbidden, false},
+		{400, denied, metav1.StatusReasonBadRequest, false},
+		{500, `failed calling webhook "w": hunter2`, metav1.StatusReasonInternalError, false},
+		{403, `secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=3, limited: secrets=3`, metav1.StatusReasonForbidden, true},
+		{403, `secrets "s" is forbidden: User "informd" cannot patch resource "secrets" in API group "" in the namespace "a"`, metav1.StatusReasonForbidden, true},
+		{404, `secrets "s" not found`, metav1.StatusReasonNotFound, true},
+	} {
+		f := classify(answer{code: c.code, status: &metav1.Status{Code: int32(c.code), Reason: c.reason, Message: c.said}})
+		reason := f.reason
+		if f.hide(); strings.Contains(f.text, c.said) != c.isShown || strings.Contains(f.text, "hunter2") || f.reason != reason {
+			t.Errorf("%d %s: %s", c.code, c.said, f.text)
+		}
+	}
+	for _, r := range []handler.Resource{{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"}, {Group: "example.com", Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "namespaces"}} {
+		for _, namespace := range []string{"", "secrets"} {
+			for _, path := range [][]string{pathOf(r, namespace), pathOf(r, namespace, "secrets")} {
+				if want := r.Group == "" && r.Resource == "secrets"; isOfSecrets(path) != want {
+					t.Errorf("%q: want %v", path, want)
+				}
+			}
 		}
 	}
 }

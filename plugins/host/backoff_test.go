@@ -33,6 +33,7 @@ func (l *life) Leaving() <-chan struct{} { return nil }
 func (l *life) PID() int                 { return 1 }
 func (l *life) Confined() string         { return "" }
 func (l *life) LastLines() []string      { return nil }
+func (l *life) Hide(func() bool)         {}
 
 func (l *life) Connect() (handlerpb.HandlerClient, error) { return l, nil }
 

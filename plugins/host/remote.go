@@ -267,7 +267,9 @@ func dial(
 	if err != nil {
 		return nil, err
 	}
-	return session.Begin(ctx, c, opts.terms(spec.spec()), configure, log)
+	terms := opts.terms(spec.spec())
+	terms.Sees = true // over an earlier connection
+	return session.Begin(ctx, c, terms, configure, log)
 }
 
 // remove forgets an endpoint whose supervisor has returned.

@@ -162,7 +162,7 @@ func (o Options) surroundings() process.Surroundings {
 func (o Options) terms(s Spec) session.Terms {
 	return session.Terms{
 		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout,
-		Version: o.Version, Reads: len(s.Read) > 0, Confidential: o.Confidential,
+		Version: o.Version, Sees: len(s.Read) > 0, Confidential: o.Confidential,
 		Attempts:        s.Attempts,
 		DescribeTimeout: o.DescribeTimeout, ConfigureTimeout: o.ConfigureTimeout,
 		HealthInterval: o.HealthInterval, HealthTimeout: o.HealthTimeout,

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -100,8 +101,14 @@ func (f *fitting) run(ctx context.Context) {
 	}
 }
 
-// check checks a configuration that is new, or whose schemas have changed.
-func (f *fitting) check(ctx context.Context, cfg *config.Config, isNew bool) error {
+// check checks a configuration that is new, or whose schemas have changed. A panic is a bug of informd,
+// and must not end a daemon whose cluster has a schema that nobody has seen yet: it is an error.
+func (f *fitting) check(ctx context.Context, cfg *config.Config, isNew bool) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("informd failed when it compared them, which is its own mistake: %v", cause)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, fittingTimeout)
 	defer cancel()
 	versions := versionsOf(cfg)

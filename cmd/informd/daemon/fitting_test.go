@@ -137,3 +137,10 @@ spec: {source: disks, handler: log}
 		t.Error("a server in trouble changed what fits")
 	}
 }
+
+// A panic in the comparison is an error of the comparison.
+func TestPanicInTheComparison(t *testing.T) {
+	if err := new(fitting).check(t.Context(), new(config.Config), true); err == nil || !strings.Contains(err.Error(), "its own mistake") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/informd/informd/internal/printable"
@@ -28,8 +29,10 @@ type Log struct {
 	log    *slog.Logger // has the attribute handler
 	valve  *valve
 	pace   *pace
-	stderr *lines // standard error
-	stdout *lines // standard output, after the handshake
+	hides  atomic.Pointer[func() bool] // see Hide; nil: nothing is hidden
+	hidden atomic.Int64                // lines
+	stderr *lines                      // standard error
+	stdout *lines                      // standard output, after the handshake
 	// The process's streams as go-plugin's GRPCStdio service forwards them, beside the two.
 	syncStdout *lines
 	syncStderr *lines
@@ -81,6 +84,11 @@ func New(log *slog.Logger, burst, perSecond int) *Log {
 	l.syncStderr = &lines{pace: l.pace, emit: stderr}
 	return l
 }
+
+// Hide leaves plain text out of the log from now on, while may returns true, because it may quote a
+// Secret: a panic, a stack trace, the output of a program. Structured lines have what the handler
+// means to log. may is called from any goroutine.
+func (l *Log) Hide(may func() bool) { l.hides.Store(&may) }
 
 // ReadStderr logs standard error until its end.
 func (l *Log) ReadStderr(f *os.File) { l.stderr.readAll(f) }
@@ -190,6 +198,9 @@ func (l *Log) End() {
 	l.syncStdout.end()
 	l.syncStderr.end()
 	l.reportMissed(l.valve.rest())
+	if n := l.hidden.Load(); n > 1 {
+		l.log.Warn("handler wrote text that is not shown, as it may quote a Secret", "lines", n)
+	}
 }
 
 func (l *Log) reportMissed(n int) {
@@ -213,6 +224,12 @@ func (l *Log) emit(log *slog.Logger, line []byte, cut bool) {
 	}
 	r, ok := parseJSONLine(line)
 	if !ok {
+		if may := l.hides.Load(); may != nil && (*may)() {
+			if l.hidden.Add(1) == 1 {
+				l.log.Warn("handler writes text that is not shown, as it may quote a Secret; log lines in JSON are shown")
+			}
+			return
+		}
 		r = l.plain(string(line))
 	}
 	if !log.Enabled(context.Background(), r.level) {

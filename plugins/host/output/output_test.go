@@ -214,3 +214,31 @@ func FuzzLogLine(f *testing.F) {
 		}
 	})
 }
+
+// Text that may quote a Secret is counted. What the handler logs is shown.
+func TestHide(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	l := New(slog.New(slog.NewTextHandler(&text, nil)), 100, 100)
+	hides := true
+	write := func(s string) {
+		for _, stream := range []*lines{l.stderr, l.stdout, l.syncStdout, l.syncStderr} {
+			_, _ = io.WriteString(stream, s)
+		}
+	}
+	write("before it sees anything\n")
+	l.Hide(func() bool { return hides })
+	write("panic: cannot parse hunter2\n")
+	write(`{"@level":"info","@message":"parsed","n":1}` + "\n")
+	hides = false
+	write("it sees no Secrets any more\n")
+	l.End()
+	for what, n := range map[string]int{
+		"before it sees": 4, "hunter2": 0, "msg=parsed": 4, "any more": 4,
+		"handler writes text that is not shown": 1, "handler wrote text that is not shown, as it may quote a Secret\" lines=4": 1,
+	} {
+		if got := strings.Count(text.String(), what); got != n {
+			t.Errorf("%d times %q, want %d:\n%s", got, what, n, text.String())
+		}
+	}
+}

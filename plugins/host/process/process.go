@@ -202,6 +202,9 @@ func (p *Process) PID() int { return p.running().pid }
 // LastLines returns the last lines on standard error, oldest first.
 func (p *Process) LastLines() []string { return p.output.LastLines() }
 
+// Hide implements session.Peer.
+func (p *Process) Hide(may func() bool) { p.output.Hide(may) }
+
 // Confined says what the process is confined to; empty for nothing. Connect has succeeded.
 func (p *Process) Confined() string { return p.made.confinement.String() }
 

@@ -74,8 +74,7 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 		return nil, fmt.Errorf("no connection within %v", c.limit)
 	default: // Explain knows more, if the connection could not be made
 		text := printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes)
-		return nil, fmt.Errorf("the connection broke before an answer came, "+
-			"perhaps because tls.cert was not accepted: %s", connect.WithoutPort(text))
+		return nil, &noAnswerError{connect.WithoutPort(text)}
 	}
 	c.watching.Go(func() {
 		awaitLeaving(c.conn) // End closes it
@@ -83,6 +82,16 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 	})
 	return handlerpb.NewHandlerClient(c.conn), nil
 }
+
+// noAnswerError says that there was no answer, and quotes the other end.
+type noAnswerError struct{ said string }
+
+const noAnswer = "the connection broke before an answer came, perhaps because tls.cert was not accepted"
+
+func (e *noAnswerError) Error() string { return noAnswer + ": " + e.said }
+
+// Unquoted returns the error without the quote.
+func (e *noAnswerError) Unquoted() error { return errors.New(noAnswer) }
 
 // awaitLeaving returns once a connection that accepted a call accepts no more. gRPC lets calls
 // through a moment before it calls the connection ready.
@@ -170,6 +179,9 @@ func (c *Connection) PID() int { return 0 }
 
 // Confined returns "".
 func (c *Connection) Confined() string { return "" }
+
+// Hide does nothing: what a remote handler writes does not come here.
+func (c *Connection) Hide(func() bool) {}
 
 // LastLines returns nil.
 func (c *Connection) LastLines() []string { return nil }

@@ -11,9 +11,9 @@ import (
 const withheld = "what it says is not shown, as it may quote a Secret"
 
 // isConfidential reports whether the peer may have seen text of a Secret, so that nobody may quote
-// it. Before it has the stream of deliveries, it can have seen only what it reads in the cache.
+// it.
 func (s *Session) isConfidential() bool {
-	return (s.terms.Reads || s.stream != nil) && s.terms.Confidential()
+	return (s.terms.Sees || s.stream != nil) && s.terms.Confidential()
 }
 
 // said returns what the peer says, short enough for an error, or withheld.

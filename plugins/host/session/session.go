@@ -19,8 +19,11 @@ import (
 // Peer is the other end of a session: a process, or a connection to an endpoint. All methods may be
 // called concurrently.
 type Peer interface {
-	// Connect makes the connection. It is called once, before all other methods but Kill.
+	// Connect makes the connection. It is called once, before all other methods but Kill and Hide.
 	Connect() (handlerpb.HandlerClient, error)
+	// Hide is called before the peer can see objects. From then on, text that it writes is not logged
+	// while may returns true, because it may quote a Secret. may is called from any goroutine.
+	Hide(may func() bool)
 	// Kill ends the peer at once. The first reason counts.
 	Kill(why error)
 	// Explain returns a better reason for err, which came from the connection, if the peer knows
@@ -51,7 +54,7 @@ type Terms struct {
 	Timeout     time.Duration   // for one event, from its sending on
 	Attempts    int             // failures after which an event is dead; 0: it never is
 	Version     string          // of informd
-	Reads       bool            // the handler may read the cache
+	Sees        bool            // the peer may have seen objects before it has the stream of deliveries
 	// Confidential reports whether the handler may see text of Secrets, in events or in the cache. It
 	// is called from any goroutine.
 	Confidential func() bool
@@ -95,6 +98,9 @@ func Begin(
 func (s *Session) begin(ctx context.Context, configure bool) (err error) {
 	unwatch := context.AfterFunc(ctx, func() { s.Kill(ctx.Err()) })
 	defer unwatch()
+	if s.terms.Sees {
+		s.Hide(s.terms.Confidential)
+	}
 	if s.api, err = s.Connect(); err != nil {
 		return s.Explain(err)
 	}
@@ -164,6 +170,7 @@ func (s *Session) explain(call string, limit time.Duration, err error) error {
 // Open opens the stream of deliveries. A handler can fail to accept it without an error, so that
 // has a time limit, too.
 func (s *Session) Open(ctx context.Context) (err error) {
+	s.Hide(s.terms.Confidential)
 	s.whole, s.abort = context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(s.terms.HealthTimeout, s.abort)
 	unwatch := context.AfterFunc(ctx, s.abort)
