@@ -82,7 +82,7 @@ const race = "GORACE=atexit_sleep_ms=0 halt_on_error=1"
 
 // spec runs this binary in a mode.
 func spec(mode string) host.Spec {
-	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode, race}, Timeout: 10 * time.Second}
+	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode, race}, Timeout: 30 * time.Second}
 }
 
 // start runs a host until the test ends, and then checks that nothing of it is left.
