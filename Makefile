@@ -121,8 +121,8 @@ test-modules: controlplane
 	$(IMAGE) CGO_ENABLED=0 $(TEST) -trimpath .
 
 .PHONY: quick
-quick: ## Run the tests that need no control plane, without the race detector: a minute, for the time between two edits
-	$(TEST) -short $$(go list work | grep -v /integration/)
+quick: ## Run what needs no control plane and is done in a minute, for the time between two edits
+	$(TEST) -short -p 4 $$(go list work | grep -vE '/integration/|/informd(/cmd/informd|/engine|/engine/source|/plugins/host)$$')
 
 .PHONY: schemas
 schemas: ## Download Kubernetes' OpenAPI documents and write the built-in schemas
