@@ -53,10 +53,15 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 		}
 		m.metrics(s.Metrics, expr.Typing{Object: m.objectsOf(s.Resource)})
 	}
+	granted := make(map[string]bool)
 	for _, r := range c.Rules {
 		source, _ := c.Source(r.Source)
 		m.at = Misfit{Rule: r.Name, Source: r.Source}
 		m.rule(r, source)
+		if h, ok := c.Handler(r.Handler); ok && !granted[h.Name] { // the first rule tells of it
+			granted[h.Name] = true
+			m.grants(h)
+		}
 	}
 	m.isTest = true
 	for _, t := range c.Tests {
@@ -114,6 +119,16 @@ func (m *fitting) resource(resource schema.GroupVersionResource, at config.Text)
 		other.Resource = hint
 		m.add(at.Mistake(0, fmt.Sprintf("there is no resource %s; did you mean %s?",
 			object.ResourceName(resource), object.ResourceName(other))))
+	}
+}
+
+// grants checks what a handler may write.
+func (m *fitting) grants(h config.Handler) {
+	for _, g := range h.Write {
+		m.resource(g.Resource, g.At)
+		if has, known := m.schemas.HasStatus(g.Resource); known && !has && g.Subresource != "" {
+			m.add(g.At.Mistake(0, noStatus(g.Resource)))
+		}
 	}
 }
 

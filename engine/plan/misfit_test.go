@@ -1,6 +1,8 @@
 package plan_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,5 +216,52 @@ func TestNoMisfits(t *testing.T) {
 				t.Error(misfit.Mistake)
 			}
 		})
+	}
+}
+
+// What a handler may write is checked, too. The first rule that has the handler tells of it.
+func TestMisfitsOfGrants(t *testing.T) {
+	t.Parallel()
+	const manifests = `
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: h}
+spec:
+  command: [./h]
+  access:
+    write:
+    - {resource: v1/configmaps/status, verbs: [patch]}
+    - {resource: apps/v1/deployments/status, verbs: [patch]}
+    - {resource: v1/configmap, verbs: [patch]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: cms}
+spec: {resource: v1/configmaps}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: a}
+spec: {source: cms, handler: h}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: b}
+spec: {source: cms, handler: h}
+`
+	cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(manifests)}})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	var got []string
+	for _, m := range plan.Misfits(cfg, known{}) {
+		got = append(got, fmt.Sprint(m.Rule, " ", m.Line, ": ", m.Message))
+	}
+	want := []string{
+		"a 9: v1/configmaps has no subresource status: write resource: v1/configmaps",
+		"a 11: there is no resource v1/configmap; did you mean v1/configmaps?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

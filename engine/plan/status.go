@@ -25,8 +25,7 @@ func (m *fitting) status(a config.Action, source config.Source) {
 	case !known:
 		return
 	case isStatus && !has:
-		m.add(a.ResourceAt.Mistake(0, fmt.Sprintf(
-			"%s has no subresource status: write resource: %[1]s", name)))
+		m.add(a.ResourceAt.Mistake(0, noStatus(resource)))
 		return
 	case !has:
 		return
@@ -49,6 +48,10 @@ func (m *fitting) status(a config.Action, source config.Source) {
 			m.add(field.at.Mistake(0, fault))
 		}
 	}
+}
+
+func noStatus(resource schema.GroupVersionResource) string {
+	return fmt.Sprintf("%s has no subresource status: write resource: %[1]s", object.ResourceName(resource))
 }
 
 // alsoThroughStatus are the fields beside status that a write to the subresource may have.
