@@ -232,7 +232,7 @@ spec:
     write:
     - {resource: v1/configmaps/status, verbs: [patch]}
     - {resource: apps/v1/deployments/status, verbs: [patch]}
-    - {resource: v1/configmap, verbs: [patch]}
+    - {resource: apps/v1/deploymnts, verbs: [patch]}
 ---
 apiVersion: informd.dev/v1alpha1
 kind: Source
@@ -259,7 +259,7 @@ spec: {source: cms, handler: h}
 	}
 	want := []string{
 		"a 9: v1/configmaps has no subresource status: write resource: v1/configmaps",
-		"a 11: there is no resource v1/configmap; did you mean v1/configmaps?",
+		"a 11: there is no resource apps/v1/deploymnts; did you mean apps/v1/deployments?",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
