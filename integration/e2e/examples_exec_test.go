@@ -78,6 +78,7 @@ func TestExampleNodesLedger(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	d, dir := runScripts(t, "nodes-ledger.yaml", nil)
 	node := k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node}}`)
+	k.Patch(node, "metadata: {labels: {a: b}}") // which is not in the ledger
 	k.Patch(node, "spec: {unschedulable: true}")
 	k.Delete(node)
 	mine := func() (lines []string) {

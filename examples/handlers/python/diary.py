@@ -83,8 +83,10 @@ class Diary:
                 related = self.cache.by_index(self.source, self.index, change.name)
                 line["related"] = [o["metadata"]["name"] for o in related]
             lines += json.dumps(line) + "\n"
+        text = lines.encode()
         try:
-            os.write(self.file, lines.encode())
+            if os.write(self.file, text) < len(text):
+                raise OSError("not all of it could be written")
         except OSError as e:  # perhaps the disk is full
             raise Retry(str(e), after=10) from e
         log("debug", "written")
