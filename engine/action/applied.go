@@ -69,8 +69,9 @@ func IsForbidden(err error) bool {
 }
 
 const (
-	maxRestarts = 3         // how often a list in pages starts over
-	maxFound    = 1_000_000 // objects of all pages
+	maxRestarts   = 3         // how often a list in pages starts over
+	maxFound      = 1_000_000 // objects of all pages
+	maxEmptyPages = 1000      // of one list; a page without objects is legal
 )
 
 // isList reports whether an answer is a list, or a page of one.
@@ -83,7 +84,7 @@ func (c *client) listed(
 ) (found []metadata, f *failure) {
 	path := pathOf(resource, "")
 	query := url.Values{"labelSelector": {labelSelector}, "limit": {fmt.Sprint(prunePage)}}
-	for restarts := 0; ; {
+	for restarts, empty := 0, 0; ; {
 		got, f := c.do(ctx, request{
 			method: http.MethodGet, path: path, query: query, accept: metadataLists,
 		})
@@ -103,13 +104,16 @@ func (c *client) listed(
 			return nil, f
 		}
 		found = append(found, got.items...)
+		if len(got.items) == 0 { // which is legal
+			empty++
+		}
 		next := got.meta.Continue
 		switch {
 		case next == "":
 			return found, nil
-		case len(got.items) == 0, next == query.Get("continue"):
+		case empty > maxEmptyPages, next == query.Get("continue"):
 			return nil, &failure{code: got.code, text: "the API server's list does not get on: " +
-				"a page has no objects, or leads to itself"}
+				"page after page has no objects, or one leads to itself"}
 		case len(found) > maxFound:
 			return nil, &failure{code: got.code,
 				text: fmt.Sprintf("the API server's list has more than %d objects", maxFound)}

@@ -46,18 +46,35 @@ func TestProgressOfAPrune(t *testing.T) {
 	}
 }
 
+func emptyPage(next string) func(http.ResponseWriter) {
+	return answers(200, fmt.Sprintf(`{"kind":"PodList","metadata":{"continue":%q},"items":[]}`, next))
+}
+
+// A page without objects is legal, and others may follow.
+func TestEmptyPages(t *testing.T) {
+	s := newServer(t, emptyPage("x"), emptyPage("y"), answers(200, fmt.Sprintf(pods2, "")))
+	found, f := s.client.listed(t.Context(), handler.Resource(pods), "of=x")
+	if f != nil || len(found) == 0 || len(s.heard) != 3 {
+		t.Errorf("%d objects after %d requests, %v", len(found), len(s.heard), f)
+	}
+}
+
 // A list whose pages always expire is given up, and tried again as any failure is. What is no list
 // does not say that there is nothing to prune.
 func TestPruneNeedsAWholeList(t *testing.T) {
 	expired := answers(410, status(410, "Expired", "too old", ""))
 	page := answers(200, fmt.Sprintf(pods2, `"continue":"x"`))
+	var turns []func(http.ResponseWriter)
+	for n := range maxEmptyPages + 1 {
+		turns = append(turns, emptyPage(fmt.Sprint(n)))
+	}
 	for name, c := range map[string]struct {
 		answers  []func(http.ResponseWriter)
 		requests int
 		says     string
 	}{
 		"expires again and again":     {[]func(http.ResponseWriter){page, expired, page, expired, page, expired, page, expired, page, expired}, 8, "too old"},
-		"a page without objects":      {[]func(http.ResponseWriter){page, answers(200, `{"kind":"PodList","metadata":{"continue":"y"},"items":[]}`)}, 2, "does not get on"},
+		"pages without objects":       {turns, maxEmptyPages + 1, "does not get on"},
 		"a page that leads to itself": {[]func(http.ResponseWriter){page, page}, 2, "does not get on"},
 		"no list":                     {[]func(http.ResponseWriter){answers(200, `{"kind":"Status","status":"Success"}`)}, 1, "not a list"},
 	} {

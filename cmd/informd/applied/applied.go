@@ -3,12 +3,14 @@
 package applied
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,10 +76,16 @@ func (o Object) String() string {
 	return object.ResourceName(o.Resource) + " " + name
 }
 
+const (
+	requestTimeout = 30 * time.Second // of one request, a page of a list for example
+	maxEmptyPages  = 1000             // of one list; a page without objects is legal
+)
+
 // NewCluster returns the cluster of config. It sends nothing.
 func NewCluster(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1                           // it sends one request at a time
+	config.QPS = -1 // it sends one request at a time
+	config.Timeout = cmp.Or(config.Timeout, requestTimeout)
 	config.WarningHandler = rest.NoWarnings{} // about versions, of which it only lists what is there
 	config.Wrap(bounded.Transport)
 	d, err := discovery.NewDiscoveryClientForConfig(config)
@@ -144,13 +152,17 @@ func (c *Cluster) Find(ctx context.Context, rule string) (found []Object, unlist
 func (c *Cluster) list(
 	ctx context.Context, resource schema.GroupVersionResource, selector string,
 ) (found []Object, err error) {
+	empty := 0
 	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (list runtime.Object, err error) {
 		page, err := c.metadata.Resource(resource).List(ctx, o)
-		if err == nil && page.Continue != "" && (len(page.Items) == 0 || page.Continue == o.Continue) {
-			err = errors.New("the list does not get on: a page has no objects, or leads to itself")
-		}
 		if err != nil {
 			return nil, err // a nil page would not be a nil list
+		}
+		if len(page.Items) == 0 {
+			empty++
+		}
+		if page.Continue != "" && (empty > maxEmptyPages || page.Continue == o.Continue) {
+			return nil, errors.New("the list does not get on: page after page has no objects, or one leads to itself")
 		}
 		return page, nil
 	}))

@@ -61,6 +61,7 @@ func (f *follower) get(ctx context.Context, o metav1.ListOptions) (io.ReadCloser
 
 // list returns all objects, and sets the version.
 func (f *follower) list(ctx context.Context) (all []*object.Object, err error) {
+	empty := 0
 	for token := ""; ; {
 		page, err := f.page(ctx, pageSize, token)
 		switch {
@@ -80,14 +81,17 @@ func (f *follower) list(ctx context.Context) (all []*object.Object, err error) {
 			}
 			all = append(all, o)
 		}
+		if len(page.Items) == 0 { // which is legal
+			empty++
+		}
 		next := page.Metadata.Continue
 		switch {
 		case next == "":
 			f.version = page.Metadata.ResourceVersion
 			return all, nil
-		case next == token, len(page.Items) == 0:
+		case next == token, empty > maxEmptyPages:
 			return nil, f.failed(errors.New("the API server's list does not get on: " +
-				"a page has no objects, or leads to itself"))
+				"page after page has no objects, or one leads to itself"))
 		case len(all) > maxListed:
 			return nil, f.failed(fmt.Errorf("the API server sends more than %d objects", maxListed))
 		}
@@ -116,9 +120,10 @@ var whole = object.NewParser(nil, nil)
 
 // The bounds of what the API server sends, which is not trusted for size.
 const (
-	maxPage   = 256 << 20 // bytes of a page
-	maxListed = 2_000_000 // objects of all pages
-	maxFrame  = 16 << 20  // bytes of an event of a watch
+	maxPage       = 256 << 20 // bytes of a page
+	maxListed     = 2_000_000 // objects of all pages
+	maxEmptyPages = 1000      // of one list; a page without objects is legal
+	maxFrame      = 16 << 20  // bytes of an event of a watch
 )
 
 // limited is a reader that fails beyond its limit.
