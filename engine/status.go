@@ -32,6 +32,7 @@ type SourceStatus struct {
 	// State is the state of the informer that is farthest from synced. Reason says why.
 	State  source.State
 	Reason string
+	Since  time.Time // when the state began: a source that has synced follows the server since then
 	// Ready reports whether each informer has caught up with the server, or waits for a resource
 	// that is not served and has no objects of it.
 	Ready bool
@@ -207,8 +208,11 @@ func (s *runningSource) status() SourceStatus {
 		if i == 0 || isBehind(stats.ResourceVersion, status.ResourceVersion) {
 			status.ResourceVersion = stats.ResourceVersion
 		}
-		if remoteness[stats.State] > remoteness[status.State] {
-			status.State, status.Reason = stats.State, stats.Reason
+		switch far, of := remoteness[stats.State], remoteness[status.State]; {
+		case far > of:
+			status.State, status.Reason, status.Since = stats.State, stats.Reason, stats.Since
+		case far == of && stats.Since.After(status.Since):
+			status.Since = stats.Since
 		}
 		// An informer that keeps objects of a resource that is not served knows nothing new of them.
 		works := stats.State == source.Synced ||

@@ -113,7 +113,7 @@ func writeSources(
 	}
 	header := []string{"NAME", "RESOURCE", "OBJECTS", "LAG", "STATE"}
 	if as.wide {
-		header = append(header, "RESOURCEVERSION", "UNREADABLE", "HEARD")
+		header = append(header, "SINCE", "RESOURCEVERSION", "UNREADABLE", "HEARD")
 	}
 	t := newTableWithin(w, as.most, header...)
 	for _, s := range sources {
@@ -123,7 +123,7 @@ func writeSources(
 			if s.LastHeard != nil {
 				heard = *s.LastHeard
 			}
-			cells = append(cells, s.ResourceVersion, strconv.FormatUint(s.Unreadable, 10),
+			cells = append(cells, age(now, s.Since), s.ResourceVersion, strconv.FormatUint(s.Unreadable, 10),
 				age(now, heard))
 		}
 		t.row(cells...)

@@ -191,8 +191,10 @@ type SourceStatus struct {
 	Resource string `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
 	State    string `json:"state"`
 	Reason   string `json:"reason,omitempty"`
-	Ready    bool   `json:"ready"`
-	Objects  int    `json:"objects"`
+	// Since is when the state began: a source that has synced follows the API server since then.
+	Since   time.Time `json:"since"`
+	Ready   bool      `json:"ready"`
+	Objects int       `json:"objects"`
 	// ResourceVersion is the one of the informer that is furthest behind. It is empty until each
 	// informer has listed.
 	ResourceVersion string `json:"resourceVersion,omitempty"`

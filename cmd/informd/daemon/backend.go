@@ -78,7 +78,7 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 	for _, s := range sources {
 		one := control.SourceStatus{
 			Name: s.Name, Resource: s.Resource,
-			State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
+			State: s.State.String(), Reason: s.Reason, Since: s.Since, Ready: s.Ready,
 			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
 			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors, Misfits: b.fitting.misfitsOf(s.Name),
 		}
