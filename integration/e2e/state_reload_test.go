@@ -75,16 +75,19 @@ func TestReloads(t *testing.T) {
 		latest[objects[i].GetName()] = 1
 	}
 	changes := 0
-	change := func() {
-		o := objects[random.IntN(len(objects))]
+	changeOf := func(o *unstructured.Unstructured) {
 		latest[o.GetName()]++
 		changes++
 		k.Patch(o, fmt.Sprintf("data: {size: '%d'}", latest[o.GetName()]))
 	}
+	change := func() { changeOf(objects[random.IntN(len(objects))]) }
 	var told []handler.Event
 	write(extras())
 	d := state.Run(file)
 	d.AwaitReady()
+	for _, o := range objects { // the rules tell of no object that never changes
+		changeOf(o)
+	}
 	reloads, kills := 0, 0
 	for range rounds {
 		for range random.IntN(8) {
