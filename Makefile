@@ -109,7 +109,7 @@ RACE := -race $(foreach package,crypto/internal/fips140/... compress/flate regex
 PLAIN = $$(go list work | grep -vxF "$$(go list $(RACED))")
 
 .PHONY: test test-plain test-raced test-modules
-test: ## Run every test, against a real control plane: six minutes on two cores
+test: ## Run every test, against a real control plane: nine minutes on two cores
 	+@$(MAKE) --no-print-directory -j 2 test-plain test-raced test-modules
 
 test-plain: controlplane
