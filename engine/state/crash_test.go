@@ -365,9 +365,7 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	image := filepath.Join(t.TempDir(), "image") // as after kill -9
-	if err := os.CopyFS(image, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	copyLive(t, image, dir)
 	closed(t, s)
 	aside, earlier := 0, 0
 	for seed := range cases(40, 80) {

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -247,4 +250,30 @@ func openInAnotherProcess(dir string) int {
 	}
 	fmt.Println(err)
 	return 0
+}
+
+// copyLive copies the directory of a store that runs, as kill -9 would leave it: with the files of one
+// moment.
+func copyLive(t *testing.T, to, from string) {
+	t.Helper()
+	names := func() (names []string) {
+		_ = filepath.WalkDir(from, func(path string, _ fs.DirEntry, err error) error {
+			names = append(names, path)
+			return nil
+		})
+		return names
+	}
+	for {
+		before := names()
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && slices.Equal(before, names()) {
+			return
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -38,9 +37,7 @@ func TestAwaitedCutsSurviveTheProcess(t *testing.T) {
 		o := obj(t, "a", int(n)+2, fmt.Sprint("text ", n))
 		l.Await(l.update(inOrder+n, o, old))
 		copied := filepath.Join(t.TempDir(), "state")
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		copyLive(t, copied, dir)
 		s := open(t, copied, Options{})
 		if got := versions(s.mustLoad(t, "i"))["a"]; got != o.ResourceVersion() {
 			t.Errorf("version %s, want %s", got, o.ResourceVersion())

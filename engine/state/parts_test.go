@@ -56,15 +56,16 @@ func TestCutOfSeveralFrames(t *testing.T) {
 // While a log may have such a cut, the store is of a format that earlier versions refuse. A start
 // ends that.
 func TestFormatOfCutsOfSeveralFrames(t *testing.T) {
-	dir, copied := t.TempDir(), t.TempDir()
+	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copied")
 	s := open(t, dir, Options{limits: limits{part: 1 << 10}})
 	l := newLedger(t, s, 1)
 	for range 100 {
 		l.change()
 	}
-	if err := errors.Join(s.flush(s.db.Load()), os.CopyFS(copied, os.DirFS(dir))); err != nil {
+	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
+	copyLive(t, copied, dir)
 	closed(t, s)
 	versionIn := func(dir string) (version uint64) {
 		meddle(t, dir, func(db *pebble.DB) error {
