@@ -44,6 +44,9 @@ type moment struct {
 	hasBegun bool
 	// isHanded says that the rule has seen all objects, but for those that are held.
 	isHanded bool
+	// isRecent says that the moment was due in this run, or that the run before has left deliveries
+	// of its rule. Even if all are answered, the informer may not have seen yet what that changed.
+	isRecent bool
 	since    time.Time // when the first object was held; zero if none was
 	// held are the objects that wait, each with the time since which nothing earlier is outstanding:
 	// zero if something is.
@@ -55,8 +58,11 @@ type moment struct {
 func (m *moments) add(r *runningRule, informer string, number int64, isDue bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	gathered, _ := r.lane.Gathered()
+	left := r.lane.Stats()
 	m.all = append(m.all, &moment{
 		rule: r, informer: informer, number: number, isDue: isDue, isHanded: !isDue,
+		isRecent: isDue || left.Waiting+left.Away+gathered > 0,
 	})
 	if isDue {
 		m.due.Add(1)
@@ -145,10 +151,11 @@ func (m *moments) waits(at *moment, key string, now time.Time) bool {
 		return false
 	}
 	free, wasHeld := at.held[key]
+	isRecent, isOutstanding := m.earlier(at, key)
 	switch {
-	case m.isOutstanding(at, key):
+	case isOutstanding:
 		free = time.Time{}
-	case !wasHeld:
+	case !wasHeld && !isRecent:
 		return false
 	case free.IsZero():
 		free = now
@@ -163,8 +170,9 @@ func (m *moments) waits(at *moment, key string, now time.Time) bool {
 	return true
 }
 
-// isOutstanding reports whether an earlier moment is not answered yet for an object. m.mu is held.
-func (m *moments) isOutstanding(later *moment, key string) bool {
+// earlier reports whether an earlier moment may be about an object and is recent, and whether one is
+// not answered yet for the object. m.mu is held.
+func (m *moments) earlier(later *moment, key string) (isRecent, isOutstanding bool) {
 	for _, at := range m.all {
 		if at.number >= later.number || at.rule == later.rule || !isAboutSame(at.rule, later.rule) ||
 			at.rule.memory.ended() {
@@ -175,10 +183,11 @@ func (m *moments) isOutstanding(later *moment, key string) bool {
 			of = at.rule.Name
 		}
 		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.lane.Holds(keyFrom(of)) {
-			return true
+			return true, true
 		}
+		isRecent = isRecent || at.isRecent
 	}
-	return false
+	return isRecent, false
 }
 
 // isAboutSame reports whether two rules may be about the same object: the resource is the same, in

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -42,7 +43,7 @@ func TestMissedMomentsComeInOrder(t *testing.T) {
 		"in order":         aRule("down", evening) + aRule("up", morning),
 		"in another order": aRule("up", morning) + aRule("down", evening),
 		"other sources": aRule("down", evening) + strings.Replace(aRule("up", morning), "source: maps", "source: others", 1) +
-			"---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: others}\nspec: {resource: v1/configmaps, namespaces: [shop]}\n",
+			others,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,6 +130,42 @@ func TestMissedMomentsWaitFiveMinutes(t *testing.T) {
 	close(release)
 	stop()
 	l.expectAbout(h, "up", "synced free →1", "synced stuck →1")
+}
+
+// others is a source of the maps of one namespace.
+const others = `---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: others}
+spec: {resource: v1/configmaps, namespaces: [shop]}
+`
+
+// A later moment gives what an earlier one has changed a second to arrive, also if the earlier one was
+// answered before the later one came.
+func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := mapSource + others + aRule("down", evening) + strings.Replace(aRule("up", morning), "maps", "others", 1)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	h := new(teller)
+	l.server.Fail(forbid("/namespaces/shop/configmaps"))
+	e, stop = l.start(rules, h)
+	l.await(h, 1)
+	l.holds("the evening is answered", func() bool {
+		return !e.work().rules[0].lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
+	})
+	l.server.Fail(nil)
+	l.settled(e)
+	time.Sleep(100 * time.Millisecond) // the morning would be over
+	l.put("a", "0")
+	l.holds("the morning is over", func() bool { return e.moments.due.Load() == 0 })
+	stop()
+	l.expectAbout(h, "up", "synced a →0")
 }
 
 // Rules without a source have one moment after the other, too.
