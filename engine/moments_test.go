@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -222,6 +223,77 @@ func TestMissedMomentsStayInOrderOverARestart(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0], "down a") || got[1] != "up a" {
 		t.Errorf("told %q", got)
 	}
+}
+
+// A new rule begins with its next moment, also if another rule has the same schedule and makes up
+// for a moment.
+func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]string{
+		"after":  aRule("old", daily) + aRule("new", daily),
+		"before": aRule("new", daily) + aRule("old", daily),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, h := newLife(t), new(teller)
+			l.at(0, 7, 0)
+			l.put("a", "1")
+			e, stop := l.start(mapSource+aRule("old", daily), h)
+			l.settled(e)
+			stop()
+			l.at(0, 9, 0)
+			l.server.Fail(forbid("/configmaps"))
+			e, stop = l.start(mapSource+after, h) // it is new here, and the moment has to wait
+			l.holds("the source has trouble", func() bool {
+				state, _ := e.work().intakes[0].informer.State()
+				return state == source.Forbidden
+			})
+			stop()
+			l.server.Fail(nil)
+			l.at(0, 10, 0)
+			e, stop = l.start(mapSource+after, h)
+			l.holds("the moment is over", func() bool { return e.moments.due.Load() == 0 })
+			l.await(h, 1)
+			l.expectAbout(h, "old", "synced a →1")
+			l.expectAbout(h, "new")
+			l.at(1, 8, 0)
+			l.pass(e, 0)
+			l.await(h, 3)
+			stop()
+			l.expectAbout(h, "new", "synced a →1")
+		})
+	}
+}
+
+// What is left of a round comes after a restart, although a rule that came later has the same
+// schedule.
+func TestLaterRulesDoNotEndMoments(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	before := mapSource + aRule("down", evening) + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	after := before + aRule("new", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(before, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	h := &teller{answer: func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("not now")) }}
+	e, stop = l.start(before, h)
+	l.await(h, 1)
+	l.settled(e)
+	if _, err := l.reload(e, after, h); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	l.expectAbout(h, "up")
+	h = new(teller)
+	l.at(1, 12, 0)
+	_, stop = l.start(after, h)
+	l.await(h, 2)
+	stop()
+	l.expectAbout(h, "up", "synced a →1")
+	l.expectAbout(h, "new")
 }
 
 // A rule can skip what it missed.
