@@ -70,7 +70,8 @@ type present struct{ *intake }
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
-		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left), before: before,
+		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
+		before: before,
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed

@@ -225,6 +225,25 @@ func TestMissedMomentsStayInOrderOverARestart(t *testing.T) {
 	}
 }
 
+// An earlier moment that cannot come in one namespace holds up no objects of another.
+func TestMissedMomentsOfAnotherNamespaceDoNotWait(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	rules := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1) +
+		aRule("down", evening) + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	l.server.Fail(forbid("/namespaces/pay/"))
+	e, stop = l.start(rules, h)
+	l.holds("up comes", func() bool { return len(h.about("up")) > 0 })
+	stop()
+	l.expectAbout(h, "up", "synced a →1")
+}
+
 // A new rule begins with its next moment, also if another rule has the same schedule and makes up
 // for a moment.
 func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {

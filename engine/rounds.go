@@ -95,7 +95,8 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 				last.Number, isMissed = next, false
 				skipped = append(skipped, skip{r, last})
 			}
-			in.moments.add(r, in.id, max(last.Number, next), isMissed || !last.IsOver || schedule.AtStart())
+			isDue := isMissed || !last.IsOver || schedule.AtStart()
+			in.moments.add(r, in.id, in.planned.Namespace, max(last.Number, next), isDue)
 		}
 		in.done[i] = last.done()
 		if first, ok := earliest[r.Rounds]; !ok || last.done() < first.done() {
