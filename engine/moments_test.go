@@ -244,6 +244,30 @@ func TestMissedMomentsOfAnotherNamespaceDoNotWait(t *testing.T) {
 	l.expectAbout(h, "up", "synced a →1")
 }
 
+// What an earlier moment has gathered holds up a later one until it is answered, also after a reload.
+func TestMissedMomentsWaitForWhatIsGathered(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	before := mapSource + aRule("down", evening+", group: {wait: 5s}") + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(before, h)
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	e, stop = l.start(before, h)
+	l.matched(e, "down", 1)
+	after := strings.Replace(before, "group: {wait: 5s}", "group: {wait: 6s}", 1)
+	if _, err := l.reload(e, after, h); err != nil {
+		t.Fatal(err)
+	}
+	l.await(h, 2)
+	stop()
+	if got, want := h.ofObject("a"), []string{"down a", "up a"}; !equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
 // A new rule begins with its next moment, also if another rule has the same schedule and makes up
 // for a moment.
 func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
