@@ -40,6 +40,8 @@ type intake struct {
 	record    *record  // nil keeps no record
 	dead      *dispatch.LetterBox
 	moments   *moments // of all intakes
+	// done are the numbers, by rule, up to which another run has told its rounds.
+	done map[int]int64
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -68,7 +70,8 @@ type present struct{ *intake }
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
-		unseen: make(map[int]bool), left: make(map[int]*left), before: before,
+		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
+		before: before,
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
@@ -135,7 +138,8 @@ func (in *intake) standing(i int) evaluate.Standing {
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
 			in.telling.isOwed(i),
-		Undecided: in.rules[i].waits.Load() > 0,
+		Undecided:  in.rules[i].waits.Load() > 0,
+		RoundsDone: in.done[i],
 	}
 	if w := in.waits[i]; w != nil {
 		s.Marks = w.marks

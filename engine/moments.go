@@ -39,11 +39,16 @@ const settling = time.Second
 type moment struct {
 	rule     *runningRule
 	informer string // its id
-	number   int64  // when it was due, as Unix time
-	isDue    bool   // its round has yet to come, or to come to its end
-	hasBegun bool
+	// namespace is that of the informer's objects; empty for all.
+	namespace string
+	number    int64 // when it was due, as Unix time
+	isDue     bool  // its round has yet to come, or to come to its end
+	hasBegun  bool
 	// isHanded says that the rule has seen all objects, but for those that are held.
 	isHanded bool
+	// isRecent says that the moment was due in this run, or that the run before has left deliveries
+	// of its rule. Even if all are answered, the informer may not have seen yet what that changed.
+	isRecent bool
 	since    time.Time // when the first object was held; zero if none was
 	// held are the objects that wait, each with the time since which nothing earlier is outstanding:
 	// zero if something is.
@@ -52,11 +57,14 @@ type moment struct {
 
 // add adds what the state says about the moments of a rule: the last one, and whether a later one,
 // or the same, has to be made up for. It is called before informers run.
-func (m *moments) add(r *runningRule, informer string, number int64, isDue bool) {
+func (m *moments) add(r *runningRule, informer, namespace string, number int64, isDue bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	gathered, _ := r.lane.Gathered()
+	left := r.lane.Stats()
 	m.all = append(m.all, &moment{
-		rule: r, informer: informer, number: number, isDue: isDue, isHanded: !isDue,
+		rule: r, informer: informer, namespace: namespace, number: number, isDue: isDue, isHanded: !isDue,
+		isRecent: isDue || left.Waiting+left.Away+gathered > 0,
 	})
 	if isDue {
 		m.due.Add(1)
@@ -145,10 +153,11 @@ func (m *moments) waits(at *moment, key string, now time.Time) bool {
 		return false
 	}
 	free, wasHeld := at.held[key]
+	isRecent, isOutstanding := m.earlier(at, key)
 	switch {
-	case m.isOutstanding(at, key):
+	case isOutstanding:
 		free = time.Time{}
-	case !wasHeld:
+	case !wasHeld && !isRecent:
 		return false
 	case free.IsZero():
 		free = now
@@ -163,11 +172,13 @@ func (m *moments) waits(at *moment, key string, now time.Time) bool {
 	return true
 }
 
-// isOutstanding reports whether an earlier moment is not answered yet for an object. m.mu is held.
-func (m *moments) isOutstanding(later *moment, key string) bool {
+// earlier reports whether a recent earlier moment may be about an object, and whether one is not
+// answered yet for the object. m.mu is held.
+func (m *moments) earlier(later *moment, key string) (isRecent, isOutstanding bool) {
+	about := keyFrom(key)
 	for _, at := range m.all {
 		if at.number >= later.number || at.rule == later.rule || !isAboutSame(at.rule, later.rule) ||
-			at.rule.memory.ended() {
+			at.namespace != "" && at.namespace != about.Namespace || at.rule.memory.ended() {
 			continue
 		}
 		of := key
@@ -175,10 +186,11 @@ func (m *moments) isOutstanding(later *moment, key string) bool {
 			of = at.rule.Name
 		}
 		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.lane.Holds(keyFrom(of)) {
-			return true
+			return true, true
 		}
+		isRecent = isRecent || at.isRecent
 	}
-	return false
+	return isRecent, false
 }
 
 // isAboutSame reports whether two rules may be about the same object: the resource is the same, in

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -42,7 +44,7 @@ func TestMissedMomentsComeInOrder(t *testing.T) {
 		"in order":         aRule("down", evening) + aRule("up", morning),
 		"in another order": aRule("up", morning) + aRule("down", evening),
 		"other sources": aRule("down", evening) + strings.Replace(aRule("up", morning), "source: maps", "source: others", 1) +
-			"---\napiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: others}\nspec: {resource: v1/configmaps, namespaces: [shop]}\n",
+			others,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +133,42 @@ func TestMissedMomentsWaitFiveMinutes(t *testing.T) {
 	l.expectAbout(h, "up", "synced free →1", "synced stuck →1")
 }
 
+// others is a source of the maps of one namespace.
+const others = `---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: others}
+spec: {resource: v1/configmaps, namespaces: [shop]}
+`
+
+// A later moment gives what an earlier one has changed a second to arrive, also if the earlier one was
+// answered before the later one came.
+func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	rules := mapSource + others + aRule("down", evening) + strings.Replace(aRule("up", morning), "maps", "others", 1)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	h := new(teller)
+	l.server.Fail(forbid("/namespaces/shop/configmaps"))
+	e, stop = l.start(rules, h)
+	l.await(h, 1)
+	l.holds("the evening is answered", func() bool {
+		return !e.work().rules[0].lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
+	})
+	l.server.Fail(nil)
+	l.settled(e)
+	time.Sleep(100 * time.Millisecond) // the morning would be over
+	l.put("a", "0")
+	l.holds("the morning is over", func() bool { return e.moments.due.Load() == 0 })
+	stop()
+	l.expectAbout(h, "up", "synced a →0")
+}
+
 // Rules without a source have one moment after the other, too.
 func TestMissedMomentsWithoutASource(t *testing.T) {
 	t.Parallel()
@@ -185,6 +223,120 @@ func TestMissedMomentsStayInOrderOverARestart(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0], "down a") || got[1] != "up a" {
 		t.Errorf("told %q", got)
 	}
+}
+
+// An earlier moment that cannot come in one namespace holds up no objects of another.
+func TestMissedMomentsOfAnotherNamespaceDoNotWait(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	rules := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1) +
+		aRule("down", evening) + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	l.server.Fail(forbid("/namespaces/pay/"))
+	e, stop = l.start(rules, h)
+	l.holds("up comes", func() bool { return len(h.about("up")) > 0 })
+	stop()
+	l.expectAbout(h, "up", "synced a →1")
+}
+
+// What an earlier moment has gathered holds up a later one until it is answered, also after a reload.
+func TestMissedMomentsWaitForWhatIsGathered(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	before := mapSource + aRule("down", evening+", group: {wait: 5s}") + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(before, h)
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	e, stop = l.start(before, h)
+	l.matched(e, "down", 1)
+	after := strings.Replace(before, "group: {wait: 5s}", "group: {wait: 6s}", 1)
+	if _, err := l.reload(e, after, h); err != nil {
+		t.Fatal(err)
+	}
+	l.await(h, 2)
+	stop()
+	if got, want := h.ofObject("a"), []string{"down a", "up a"}; !equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// A new rule begins with its next moment, also if another rule has the same schedule and makes up
+// for a moment.
+func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]string{
+		"after":  aRule("old", daily) + aRule("new", daily),
+		"before": aRule("new", daily) + aRule("old", daily),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, h := newLife(t), new(teller)
+			l.at(0, 7, 0)
+			l.put("a", "1")
+			e, stop := l.start(mapSource+aRule("old", daily), h)
+			l.settled(e)
+			stop()
+			l.at(0, 9, 0)
+			l.server.Fail(forbid("/configmaps"))
+			e, stop = l.start(mapSource+after, h) // it is new here, and the moment has to wait
+			l.holds("the source has trouble", func() bool {
+				state, _ := e.work().intakes[0].informer.State()
+				return state == source.Forbidden
+			})
+			stop()
+			l.server.Fail(nil)
+			l.at(0, 10, 0)
+			e, stop = l.start(mapSource+after, h)
+			l.holds("the moment is over", func() bool { return e.moments.due.Load() == 0 })
+			l.await(h, 1)
+			l.expectAbout(h, "old", "synced a →1")
+			l.expectAbout(h, "new")
+			l.at(1, 8, 0)
+			l.pass(e, 0)
+			l.await(h, 3)
+			stop()
+			l.expectAbout(h, "new", "synced a →1")
+		})
+	}
+}
+
+// What is left of a round comes after a restart, although a rule that came later has the same
+// schedule.
+func TestLaterRulesDoNotEndMoments(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	before := mapSource + aRule("down", evening) + aRule("up", `, schedule: {cron: "0 7 * * *"}`)
+	after := before + aRule("new", `, schedule: {cron: "0 7 * * *"}`)
+	l.at(0, 17, 0)
+	l.put("a", "1")
+	e, stop := l.start(before, new(teller))
+	l.settled(e)
+	stop()
+	l.at(1, 9, 0)
+	h := &teller{answer: func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("not now")) }}
+	e, stop = l.start(before, h)
+	l.await(h, 1)
+	l.settled(e)
+	if _, err := l.reload(e, after, h); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	l.expectAbout(h, "up")
+	h = new(teller)
+	l.at(1, 12, 0)
+	_, stop = l.start(after, h)
+	l.await(h, 2)
+	stop()
+	l.expectAbout(h, "up", "synced a →1")
+	l.expectAbout(h, "new")
 }
 
 // A rule can skip what it missed.

@@ -567,6 +567,9 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			return was == r || was == r.before
 		})
 		isSame := j >= 0 && old.rules[j].membership() == r.membership()
+		if j >= 0 && old.rules[j].Rounds == r.Rounds {
+			in.done[i] = old.done[j]
+		}
 		switch {
 		case j >= 0 && (old.rules[j] == r || isSame && !old.unseen[j]):
 			from[i] = j

@@ -16,6 +16,14 @@ type lastRound struct {
 	Table  string `json:"table,omitempty"` // the text of the timetable
 }
 
+// done returns the number up to which no round is left for the rule.
+func (l lastRound) done() int64 {
+	if l.IsOver {
+		return l.Number
+	}
+	return l.Number - 1
+}
+
 // roundNote returns the name of the note that has the last round over an informer's objects.
 func roundNote(informer string) string { return "round " + informer }
 
@@ -31,8 +39,8 @@ func (in *intake) Round(of timing.Timetable, number int64, isOver bool) {
 		return
 	}
 	defer in.record.begin()()
-	for _, r := range in.rules {
-		if r.Rounds == of {
+	for i, r := range in.rules {
+		if r.Rounds == of && number > in.done[i] {
 			in.noteRound(r, lastRound{Number: number, IsOver: isOver, Table: of.String()})
 		}
 	}
@@ -57,6 +65,9 @@ func (in *intake) noteRound(r *runningRule, last lastRound) {
 
 // restoreRounds takes up the rounds of the run before. A rule that is new, and one whose schedule
 // has changed, begin now. That is recorded, because their first round may fall into a later run.
+//
+// Rules may share a timetable and not have had the same rounds. The informer then goes on from the
+// earliest, and standing leaves out the rules that have had a round.
 func (in *intake) restoreRounds(notes map[noteID][]byte) {
 	type skip struct {
 		*runningRule
@@ -64,15 +75,18 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 	}
 	var begin []*runningRule
 	var skipped []skip
-	known := make(map[timing.Timetable]lastRound)
+	earliest := make(map[timing.Timetable]lastRound)
 	now := in.clock.Now()
-	for _, r := range in.rules {
+	for i, r := range in.rules {
 		if r.Rounds == nil {
 			continue
 		}
 		last, ok := in.lastRound(r, notes)
 		if !ok {
 			begin = append(begin, r)
+			if in.done[i] = now.Unix(); r.Rounds.AtStart() {
+				in.done[i]-- // its first round may begin within this second
+			}
 			continue
 		}
 		if schedule, ok := r.Rounds.(*timing.Schedule); ok {
@@ -81,23 +95,23 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 				last.Number, isMissed = next, false
 				skipped = append(skipped, skip{r, last})
 			}
-			in.moments.add(r, in.id, max(last.Number, next), isMissed || !last.IsOver || schedule.AtStart())
+			isDue := isMissed || !last.IsOver || schedule.AtStart()
+			in.moments.add(r, in.id, in.planned.Namespace, max(last.Number, next), isDue)
 		}
-		in.informer.LastRound(r.Rounds, last.Number, last.IsOver)
-		if last.Number > known[r.Rounds].Number {
-			known[r.Rounds] = last
+		in.done[i] = last.done()
+		if first, ok := earliest[r.Rounds]; !ok || last.done() < first.done() {
+			earliest[r.Rounds] = last
 		}
+	}
+	for of, last := range earliest {
+		in.informer.LastRound(of, last.Number, last.IsOver)
 	}
 	defer in.record.begin()()
 	for _, s := range skipped {
 		in.noteRound(s.runningRule, s.to)
 	}
 	for _, r := range begin {
-		last, ok := known[r.Rounds]
-		if !ok { // otherwise it joins the rounds of the rules that have the same ones
-			last = lastRound{Number: in.clock.Now().Unix(), IsOver: true, Table: r.Rounds.String()}
-		}
-		in.noteRound(r, last)
+		in.noteRound(r, lastRound{Number: now.Unix(), IsOver: true, Table: r.Rounds.String()})
 	}
 }
 

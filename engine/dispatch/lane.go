@@ -293,8 +293,10 @@ func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Ha
 // Delayed returns the objects that wait for a retry.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
-// Holds reports whether deliveries of an object wait, or one is in flight.
+// Holds reports whether deliveries of an object wait, or one is in flight. If another lane has taken
+// the place of l, it answers for that.
 func (l *Lane) Holds(key delta.Key) bool {
+	l = l.newest()
 	return l.queue.Holds(key) || l.gathers() && l.gathering().holds(key) > 0
 }
 

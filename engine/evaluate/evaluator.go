@@ -23,6 +23,9 @@ type Standing struct {
 	// Undecided rules wait for other sources that they read. The Evaluator evaluates only their
 	// membership. The dispatcher has their when and payload evaluated later.
 	Undecided bool
+	// RoundsDone is the number up to which the rule does not see rounds any more. Rules that share a
+	// timetable may not have begun at the same time.
+	RoundsDone int64
 }
 
 // Binding is a rule with the caches that its expressions read.
@@ -86,7 +89,11 @@ func (e *Evaluator) Evaluate(s Step, c *Change) {
 		if s.Round != nil && e.rules[i].Rounds != s.Round {
 			return
 		}
-		if standing := e.standing(i); !standing.Deaf {
+		standing := e.standing(i)
+		if s.Round != nil && s.Delta.Round <= standing.RoundsDone {
+			return
+		}
+		if !standing.Deaf {
 			e.match(i, standing, s, c)
 		}
 	})
