@@ -63,20 +63,16 @@ func Condense(documents ...[]byte) ([]byte, error) {
 
 const toDefinition = "#/components/schemas/"
 
-// reach adds the name of a definition, and those that it refers to.
+// reach adds the name of a definition, and those that it refers to, also indirectly.
 func (d *document) reach(name string, reached map[string]bool) {
-	p := d.Components.Schemas[name]
-	if reached[name] || p == nil {
-		return
-	}
-	reached[name] = true
+	waiting := []string{name}
 	var walk func(p *property)
 	walk = func(p *property) {
 		if p == nil {
 			return
 		}
 		if name, ok := strings.CutPrefix(p.Ref, toDefinition); ok {
-			d.reach(name, reached)
+			waiting = append(waiting, name)
 		}
 		for _, in := range p.Properties {
 			walk(in)
@@ -88,7 +84,14 @@ func (d *document) reach(name string, reached map[string]bool) {
 			walk(p.Additional.schema)
 		}
 	}
-	walk(p)
+	for len(waiting) > 0 {
+		last := len(waiting) - 1
+		name, waiting = waiting[last], waiting[:last]
+		if p := d.Components.Schemas[name]; p != nil && !reached[name] {
+			reached[name] = true
+			walk(p)
+		}
+	}
 }
 
 // plain returns a schema without what reading.node does not read.

@@ -142,7 +142,12 @@ type reading struct {
 	schemas  map[string]*property
 	named    map[string]*node
 	metadata *node // of a whole object; nil: anything
+	depth    int   // how many calls of node have not returned
 }
+
+// maxDepth bounds how deep schemas are followed, through references as well. An API server that
+// serves longer chains must not end the process, and nobody has objects of that depth.
+const maxDepth = 10_000
 
 // definition returns the node of a named schema. It may be in the making, because schemas may refer
 // to themselves.
@@ -158,11 +163,14 @@ func (r *reading) definition(name string) *node {
 	return n
 }
 
-// node returns the node of a schema. One that it does not understand may be anything.
+// node returns the node of a schema. One that it does not understand, or beyond maxDepth, may be
+// anything.
 func (r *reading) node(p *property) *node {
-	if p == nil {
+	if p == nil || r.depth == maxDepth {
 		return new(node)
 	}
+	r.depth++
+	defer func() { r.depth-- }()
 	if name, ok := strings.CutPrefix(p.Ref, toDefinition); ok {
 		return r.definition(name)
 	}

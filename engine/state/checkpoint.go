@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -62,6 +63,7 @@ func (s *Store) rotate(d *database, atOnce bool) error {
 	if err != nil {
 		return err
 	}
+	noteNewest(d.fs, d.dir, log.number)
 	d.listing.Lock()
 	d.logs = append(d.logs, log)
 	d.listing.Unlock()
@@ -281,14 +283,15 @@ func (d *database) recover(disk vfs.FS) error {
 			return err
 		}
 	}
-	for _, n := range numbers {
-		if err := disk.Remove(disk.PathJoin(d.dir, logName(n))); err != nil && !isNotExist(err) {
-			return err
-		}
-	}
 	log, err := createLog(disk, d.dir, next, 0)
 	if err != nil {
 		return err
+	}
+	noteNewest(disk, d.dir, next) // before the others go: it never names a log that informd removed
+	for _, n := range numbers {
+		if err := disk.Remove(disk.PathJoin(d.dir, logName(n))); err != nil && !isNotExist(err) {
+			return errors.Join(err, log.close())
+		}
 	}
 	d.listing.Lock()
 	d.logs = []*cutLog{log}
@@ -323,11 +326,26 @@ func (d *database) chain(
 		left = append(left, c)
 		expected, length = n+1, c.length
 	}
+	if newest := newestLog(disk, d.dir); newest >= at.next && !slices.Contains(numbers, newest) {
+		d.fail.logger.Error("a log of the state is missing: informd goes on from the cut before it; "+
+			"events are repeated, and dead letters, pauses and timers since then are lost. Unless the "+
+			"machine lost power, find out who removes files there", "log", logName(newest), "dir", d.dir)
+	}
 	if at.begun > 0 && (len(left) == 0 || left[0].length < at.begun) {
 		return left, damage("the end of a log is missing")
 	}
 	return left, nil
 }
+
+// noteNewest notes that a log was made and is the newest. Errors of the disk do not matter here:
+// the next start then does not notice if the log is missing.
+func noteNewest(disk vfs.FS, store string, number uint64) {
+	write(disk, store, newestName, strconv.FormatUint(number, 10))
+}
+
+// newestLog returns the number of the newest log that was made, or 0 if it is not known. The store
+// may have it, and it may be gone.
+func newestLog(disk vfs.FS, store string) uint64 { return uint64(ends(disk, store, newestName)) }
 
 // reportLost logs that the bytes of a log from an offset on are lost, if there are any. A power
 // failure tears the end of a log; anything else that does is damage.

@@ -97,3 +97,34 @@ func TestWholeLogsAreNotReported(t *testing.T) {
 	}
 	closed(t, s)
 }
+
+// A log that somebody removed is reported, whichever it is.
+func TestMissingLogsAreReported(t *testing.T) {
+	const letters = 30
+	for name, o := range map[string]Options{"one log": {}, "several": {limits: limits{log: 2 << 10}}} {
+		t.Run(name, func(t *testing.T) {
+			dir, logs := lettersInLogs(t, letters, o)
+			for _, log := range logs {
+				damaged := t.TempDir()
+				err := errors.Join(os.CopyFS(damaged, os.DirFS(dir)),
+					os.Remove(filepath.Join(damaged, storeName, filepath.Base(log))))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var said journal
+				s := open(t, damaged, Options{Logger: said.logger()})
+				found, err := s.Letters()
+				if err != nil && !errors.Is(err, ErrSetAside) {
+					t.Fatal(err)
+				}
+				if len(found) == letters {
+					t.Errorf("without %s there are still %d letters", filepath.Base(log), letters)
+				}
+				if said.count("level=ERROR") == 0 {
+					t.Errorf("%s is missing: %d letters are left, and nothing is logged", filepath.Base(log), len(found))
+				}
+				closed(t, s)
+			}
+		})
+	}
+}

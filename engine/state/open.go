@@ -192,10 +192,13 @@ func (s *Store) openToWrite() (*database, error) {
 // or nil if the store is to be set aside.
 func (s *Store) refuses(err error) error {
 	newer := new(VersionError)
-	if s.opts.SetAside || !errors.As(err, &newer) {
+	if !errors.As(err, &newer) {
 		return nil
 	}
 	newer.Dir, newer.Writer = s.dir, writerOf(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName))
+	if s.opts.SetAside { // then newer is logged
+		return nil
+	}
 	return unusable(newer)
 }
 

@@ -102,7 +102,7 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 type trace [sha256.Size]byte
 
 // besideData are the files of a store that hold nothing of the state.
-var besideData = []string{openingName, compactingName, damagedName, writerName, "LOCK"}
+var besideData = []string{openingName, compactingName, damagedName, writerName, newestName, "LOCK"}
 
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
 // Those may not have been synced when they were read: the kernel forgets a page that it could not

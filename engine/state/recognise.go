@@ -37,7 +37,8 @@ func recognise(disk vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == openingName, name == writerName, name == "LOCK", extension == "log",
+		case name == openingName, name == writerName, name == newestName, name == "LOCK",
+			extension == "log",
 			strings.HasPrefix(name, logPrefix),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):

@@ -16,6 +16,7 @@ const (
 	damagedName    = "DAMAGED"    // the daemon found the store damaged while it ran
 	openingName    = "OPENING"    // how many times in a row the process crashed while opening it
 	compactingName = "COMPACTING" // how many times in a row the process crashed while compacting it
+	newestName     = "NEWEST"     // the number of the newest log that was made
 )
 
 // maxEnds is how often in a row the process may crash in the store while it opens or compacts it. A

@@ -101,6 +101,9 @@ func TestStateOfANewerVersion(t *testing.T) {
 			if log.count("level=ERROR") != 1 || log.count(explanations[otherVersion]) != 1 {
 				t.Errorf("logged %s", log.b.String())
 			}
+			if log.count("the state in "+dir+" was written by") != 1 {
+				t.Errorf("it does not say which state: %s", log.b.String())
+			}
 			closed(t, s)
 		})
 	}

@@ -248,6 +248,12 @@ func TestReloadKeepsHandlersThatWork(t *testing.T) {
 			harness.Install(t, path, test.mark)
 		}
 		s.Write(t, test.steady, test.manifests+begun)
+		if strings.Contains(test.says[0], "unknown field") {
+			code, stdout, stderr := harness.RunCommand(t, harness.Binary, "plan", "--state-dir", s.State)
+			if code != 1 || !strings.Contains(stderr, test.says[0]) {
+				t.Errorf("%s: informd plan: exit code %d\n%s%s", test.name, code, stdout, stderr)
+			}
+		}
 		code, stdout, stderr := harness.RunCommand(t, harness.Binary, "reload", "--state-dir", s.State)
 		if code != 1 {
 			t.Errorf("%s: exit code %d\n%s%s", test.name, code, stdout, stderr)

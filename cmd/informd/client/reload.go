@@ -126,9 +126,11 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan [-f PATH…] [-o json]",
 		Short: "Show what a reload of the running daemon would change",
 		Long: `Ask the running daemon what informd reload would change now, and change nothing. The counts
-of objects are those of the daemon's caches, before when and events of the rules.
+of objects are those of the daemon's caches, before when and events of the rules. If informd reload
+would refuse the manifests or the config of a builtin handler, the exit code is 1.
 
 With -f, the manifests are those at PATH, in place of those that the daemon was started with.
+Whether handlers accept their config is then left to informd check.
 ` + whichDaemon,
 		Args: cli.NoArguments,
 	}

@@ -40,7 +40,7 @@ type current struct {
 	plan atomic.Pointer[plan.Plan]
 	last atomic.Pointer[control.LastReload] // nil before the first
 
-	mu sync.Mutex // one reload at a time
+	mu sync.Mutex // one reload at a time; held while handlers of another plan are launched
 }
 
 // reloadWait bounds how long a reload waits for informers of changed rules to catch up.
@@ -161,7 +161,11 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	var compiled *plan.Plan
 	var err error
 	if len(files) == 0 {
-		_, compiled, err = manifests.Load(c.paths)
+		if _, compiled, err = manifests.Load(c.paths); err == nil {
+			if err := c.tryBuiltins(ctx, compiled); err != nil {
+				return control.Planned{}, err
+			}
+		}
 	} else {
 		_, compiled, err = manifests.Compile(read, nil)
 	}
@@ -193,6 +197,25 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		})
 	}
 	return out, nil
+}
+
+// tryBuiltins returns the error of a reload whose builtin handlers refuse their config, or do not
+// start in the place of ones that work. It leaves alone handlers with commands of their own: a plan
+// changes nothing, and nobody knows what those do when they start.
+func (c *current) tryBuiltins(ctx context.Context, compiled *plan.Plan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isOther := func(h config.Handler) bool { return h.Builtin == "" }
+	builtins := slices.DeleteFunc(slices.Clone(compiled.Handlers), isOther)
+	next, err := c.handlers.next(builtins)
+	if err != nil {
+		return err
+	}
+	if err := c.handlers.launch(ctx, next, builtins); err != nil {
+		return err
+	}
+	c.handlers.abandon(next)
+	return nil
 }
 
 // rightsWait bounds how long a plan waits for the API server to say which rights would be missing.

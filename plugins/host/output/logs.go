@@ -86,7 +86,8 @@ func New(log *slog.Logger, burst, perSecond int) *Log {
 }
 
 // Hide leaves plain text out of the log from now on, while may returns true, because it may quote a
-// Secret: a panic, a stack trace, the output of a program. Structured lines have what the handler
+// Secret: a panic, a stack trace, the output of a program. That includes structured lines in which
+// the exec builtin passes on what its command writes. Other structured lines have what the handler
 // means to log. may is called from any goroutine.
 func (l *Log) Hide(may func() bool) { l.hides.Store(&may) }
 
@@ -213,6 +214,10 @@ func (l *Log) reportMissed(n int) {
 // the handler. It names the stream that the line came on. No handler can set it or leave it out.
 const ViaKey = "via"
 
+// relayed is the message of the structured lines in which the exec builtin passes on what its
+// command writes.
+const relayed = "command output"
+
 // emitTo returns a function that logs one line to log.
 func (l *Log) emitTo(log *slog.Logger) func(line []byte, cut bool) {
 	return func(line []byte, cut bool) { l.emit(log, line, cut) }
@@ -223,13 +228,15 @@ func (l *Log) emit(log *slog.Logger, line []byte, cut bool) {
 		return
 	}
 	r, ok := parseJSONLine(line)
-	if !ok {
+	if !ok || r.message == relayed {
 		if may := l.hides.Load(); may != nil && (*may)() {
 			if l.hidden.Add(1) == 1 {
 				l.log.Warn("handler writes text that is not shown, as it may quote a Secret; log lines in JSON are shown")
 			}
 			return
 		}
+	}
+	if !ok {
 		r = l.plain(string(line))
 	}
 	if !log.Enabled(context.Background(), r.level) {

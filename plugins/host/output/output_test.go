@@ -230,12 +230,14 @@ func TestHide(t *testing.T) {
 	l.Hide(func() bool { return hides })
 	write("panic: cannot parse hunter2\n")
 	write(`{"@level":"info","@message":"parsed","n":1}` + "\n")
+	write(`{"level":"INFO","msg":"command output","stream":"stdout","line":"hunter2"}` + "\n")
 	hides = false
+	write(`{"level":"INFO","msg":"command output","stream":"stdout","line":"of no Secret"}` + "\n")
 	write("it sees no Secrets any more\n")
 	l.End()
 	for what, n := range map[string]int{
-		"before it sees": 4, "hunter2": 0, "msg=parsed": 4, "any more": 4,
-		"handler writes text that is not shown": 1, "handler wrote text that is not shown, as it may quote a Secret\" lines=4": 1,
+		"before it sees": 4, "hunter2": 0, "msg=parsed": 4, "any more": 4, "of no Secret": 4,
+		"handler writes text that is not shown": 1, "handler wrote text that is not shown, as it may quote a Secret\" lines=8": 1,
 	} {
 		if got := strings.Count(text.String(), what); got != n {
 			t.Errorf("%d times %q, want %d:\n%s", got, what, n, text.String())
