@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -363,6 +364,32 @@ func TestMissedMomentsThatAreSkipped(t *testing.T) {
 	l.await(h, 3)
 	stop()
 	l.expectAbout(h, "skips", "synced a →1")
+}
+
+// A moment that a restart interrupts comes to its end, however many are skipped after it.
+func TestInterruptedMomentBeforeSkippedOnes(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), &teller{answer: func(handler.Event) error { return errors.New("not now") }}
+	rules := mapSource + aRule("skips", `, schedule: {cron: "0 8 * * *", missed: skip}`)
+	l.at(0, 7, 0)
+	l.put("a", "1")
+	e, stop := l.start(rules, h)
+	l.settled(e)
+	const interrupted = 1893571200
+	e.work().intakes[0].Round(e.work().rules[0].Rounds, interrupted, false) // as if it had begun, and told of nothing
+	stop()
+	again := new(teller)
+	l.at(2, 9, 0)
+	e, stop = l.start(rules, again)
+	l.await(again, 1)
+	l.settled(e)
+	l.at(3, 8, 1)
+	l.pass(e, 0)
+	l.await(again, 2)
+	stop()
+	if n := len(again.ids); n != 2 || !strings.HasSuffix(again.ids[0], fmt.Sprint("/", interrupted)) {
+		t.Errorf("told %q", again.ids)
+	}
 }
 
 // Expressions see the moment for which an event is due, and not only the time at which it comes.

@@ -91,9 +91,13 @@ func (in *intake) restoreRounds(notes map[noteID][]byte) {
 		}
 		if schedule, ok := r.Rounds.(*timing.Schedule); ok {
 			next, isMissed := schedule.Number(now, last.Number)
-			if isMissed && last.IsOver && r.SkipsMissed {
+			switch {
+			case !isMissed || !schedule.SkipsMissed:
+			case last.IsOver:
 				last.Number, isMissed = next, false
 				skipped = append(skipped, skip{r, last})
+			default: // what is left of the last one comes, and no later one
+				next = last.Number
 			}
 			isDue := isMissed || !last.IsOver || schedule.AtStart()
 			in.moments.add(r, in.id, in.planned.Namespace, max(last.Number, next), isDue)

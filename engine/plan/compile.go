@@ -204,7 +204,7 @@ func (b *builder) addRule(r config.Rule) {
 	switch resync := *cmp.Or(r.Resync, &configured.Resync); {
 	case r.Schedule != nil:
 		out.Rounds, out.OnlyInRounds = b.schedule(r.Schedule), true
-		out.SkipsMissed, out.IsScheduled = r.Schedule.SkipsMissed, true
+		out.IsScheduled = true
 	case resync > 0:
 		out.Rounds = timing.Every(resync)
 	}
@@ -287,6 +287,7 @@ func (b *builder) schedule(s *config.Schedule) timing.Timetable {
 	if schedule, err = timing.NewSchedule(cron, s.Zone.String()); err != nil {
 		return nil // cannot happen: all parts are checked
 	}
+	schedule.SkipsMissed = s.SkipsMissed
 	key := strconv.FormatBool(s.SkipsMissed) + schedule.String() // rules that skip moments have rounds of their own
 	if b.schedules[key] == nil {
 		b.schedules[key] = schedule

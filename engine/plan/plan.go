@@ -115,8 +115,6 @@ type Rule struct {
 	// does not receive them at first sight.
 	Rounds       timing.Timetable
 	OnlyInRounds bool
-	// SkipsMissed says that moments of a schedule that come while informd does not run are left out.
-	SkipsMissed bool
 	// OwnChanges makes the rule receive changes that it made itself.
 	OwnChanges bool
 	// Prune has the resources, sorted, of which the rule deletes objects that it no longer applies;

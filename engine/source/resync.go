@@ -90,7 +90,7 @@ func (r *rounds) number(now time.Time) (number int64, ok bool) {
 	switch {
 	case r.again:
 		// Of a schedule, another moment may have come since the round that did not get to its end.
-		if _, isEvery := r.table.(timing.Every); !isEvery {
+		if schedule, ok := r.table.(*timing.Schedule); ok && !schedule.SkipsMissed {
 			if number, ok = r.table.Number(now, r.last); ok {
 				return number, true
 			}

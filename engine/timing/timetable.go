@@ -49,6 +49,10 @@ func (e Every) String() string { return "" }
 
 // Schedule is a Timetable of cron expressions in a time zone. Compare pointers.
 type Schedule struct {
+	// SkipsMissed says that moments which come while informd does not run are left out. It does not
+	// change once the Schedule is in use.
+	SkipsMissed bool
+
 	cron    []*cron
 	zone    *time.Location
 	atStart bool
