@@ -239,7 +239,7 @@ func TestMissedMomentsOfAnotherNamespaceDoNotWait(t *testing.T) {
 	stop()
 	l.at(1, 9, 0)
 	l.server.Fail(forbid("/namespaces/pay/"))
-	e, stop = l.start(rules, h)
+	_, stop = l.start(rules, h)
 	l.holds("up comes", func() bool { return len(h.about("up")) > 0 })
 	stop()
 	l.expectAbout(h, "up", "synced a →1")
