@@ -25,7 +25,8 @@ type Status struct {
 	State       *state.Status // nil if nothing is kept
 }
 
-// SourceStatus is the state of a source, over all of its informers.
+// SourceStatus is the state of a source, over all of its informers. Its many fields are the columns of
+// informd status.
 type SourceStatus struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
