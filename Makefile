@@ -101,7 +101,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 # command does. By default, a program with the race detector sleeps a second when it exits. The race
 # detector does not look into what only computes and shares nothing: go-plugin makes a certificate for
 # each process.
-TEST := GORACE=atexit_sleep_ms=0 go test $(GOTESTFLAGS) -vet=off -timeout 20m
+TEST := GORACE=atexit_sleep_ms=0 go test -vet=off -timeout 20m
 RACED := $(addprefix ./engine/,. action dispatch measure queue source state trail) \
 	$(addprefix ./plugins/,host host/cache host/outbox host/output host/process host/remote host/session \
 	host/shim serve builtin/exec builtin/log builtin/webhook) ./cmd/informd/control ./cmd/informd/daemon

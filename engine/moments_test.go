@@ -376,7 +376,7 @@ func TestInterruptedMomentBeforeSkippedOnes(t *testing.T) {
 	e, stop := l.start(rules, h)
 	l.settled(e)
 	const interrupted = 1893571200
-	e.work().intakes[0].Round(e.work().rules[0].Rounds, interrupted, false) // as if it had begun, and told of nothing
+	e.work().intakes[0].Round(e.work().rules[0].Rounds, interrupted, false) // it begins, and is killed before the first event
 	stop()
 	again := new(teller)
 	l.at(2, 9, 0)
@@ -411,7 +411,7 @@ func TestExpressionsSeeTheMoment(t *testing.T) {
 	l.expectAbout(h, "late", `updated a [null,false]`, `synced a ["2030-01-03T08:00:00Z",true]`)
 }
 
-// ofObject returns what was told of an object, without its sizes.
+// ofObject returns the events about an object that the handler got, without the sizes in them.
 func (h *teller) ofObject(name string) (told []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

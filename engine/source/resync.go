@@ -42,8 +42,8 @@ type rounds struct {
 // held are the objects of the last round that its consumer holds, guarded by feed.mu.
 type held struct {
 	keys []string
-	left int       // how many of them are still to be asked for in this pass
-	look time.Time // when to ask for the next of them
+	left int       // how many keys this pass has not offered to the consumer yet
+	look time.Time // when to offer it the next one
 }
 
 // round is a round under way, guarded by feed.mu.

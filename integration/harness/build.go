@@ -154,8 +154,8 @@ func build(name, pkg string, hasRace bool) (string, error) {
 	// Without the race detector, which needs cgo, it is built as in `make build`: the build cache
 	// then has most of it.
 	//
-	// The race detector does not look into what only computes and shares nothing: the certificate that
-	// go-plugin makes for each process took half of a short life.
+	// As in the Makefile, the race detector leaves out packages that only compute and share nothing:
+	// go-plugin makes a certificate for each process, which took half of the time of a short one.
 	with, cgo := []string{"-trimpath"}, "CGO_ENABLED=0"
 	if hasRace {
 		with, cgo = []string{"-race"}, "CGO_ENABLED=1"

@@ -8,8 +8,9 @@ import (
 )
 
 // noRedirects fails requests that the API server redirects to anywhere but itself. An http.Client
-// would send the credentials wherever the redirection leads, also unencrypted. The API server itself
-// redirects who asks for a version of an OpenAPI document that has changed since.
+// would send the credentials wherever the redirection leads, also unencrypted. If an OpenAPI document
+// has changed, the API server redirects requests for the old version of it to the new one, on the same
+// server: readers follow that.
 type noRedirects struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

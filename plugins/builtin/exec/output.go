@@ -81,7 +81,7 @@ func (s *stream) emit() {
 	if cut {
 		attributes = append(attributes, "cut", true)
 	}
-	s.output.log().Info("command output", attributes...)
+	s.output.log().Info("command output", attributes...) // package output knows such lines by this text
 }
 
 // answerText collects what a command prints as its answer, up to a byte more than maxAnswer.

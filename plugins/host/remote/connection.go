@@ -83,7 +83,8 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 	return handlerpb.NewHandlerClient(c.conn), nil
 }
 
-// noAnswerError says that there was no answer, and quotes the other end.
+// noAnswerError says that the endpoint gave no answer. It quotes what gRPC reports of the connection,
+// which may have words of the endpoint.
 type noAnswerError struct{ said string }
 
 const noAnswer = "the connection broke before an answer came, perhaps because tls.cert was not accepted"
