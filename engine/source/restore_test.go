@@ -626,6 +626,7 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 		for range random.IntN(changes) {
 			change()
 		}
+		awaitSynced(t, i) // the position may be the server's before the saved objects are in the cache
 		c.awaitVersion(t, server)
 		stop()
 

@@ -86,11 +86,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 		out.bookmark(cursor, true)
 	}
 	flush := http.NewResponseController(w)
-	if errors.Join(out.Flush(), flush.Flush()) != nil {
-		end()
-		return nil
+	if initial {
+		err = errors.Join(out.Flush(), flush.Flush())
 	}
 	end()
+	if err != nil {
+		return nil
+	}
+	// A resumed watch gets what it missed together with the answer. On a busy machine, a client could
+	// otherwise take the time between the two for silence.
 	for ctx.Err() == nil {
 		changed, more := s.next(ctx, me, out)
 		if errors.Join(out.Flush(), flush.Flush()) != nil || !more {
