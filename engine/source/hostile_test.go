@@ -86,7 +86,7 @@ func endless(w io.Writer, before, after string) error {
 // A server whose answers have no end costs so much and no more, and the informer says what is wrong.
 func TestEndlessAnswers(t *testing.T) {
 	t.Parallel()
-	const most, want = 1000, "the API server sends more than 1000 objects"
+	const most, want = 200, "the API server sends more than 200 objects"
 	page := func(w io.Writer, r *http.Request) error {
 		token := r.URL.Query().Get("continue")
 		_, err := fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10","continue":"%sx"},"items":[%s]}`,
