@@ -134,7 +134,8 @@ var mayImport = map[string][]string{
 	"cmd/informd/trial": {
 		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config",
 		"engine/action", "engine/delivery", "engine/delta", "engine/evaluate", "engine/expr", "engine/object", "engine/plan",
-		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
+		"plugins/handler", "plugins/handler/handlertest", "plugins/handler/wire", "plugins/handlerpb",
+		"plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/ruletest": {
 		"cmd/informd/cli", "cmd/informd/manifests", "cmd/informd/schemas", "config",

@@ -70,6 +70,8 @@ type Drainer interface {
 // An event that comes alone goes to Handle, and one that was in a call that took too long does so when
 // it comes again. So does every event of a remote handler (serve.Remote).
 //
+// ctx is about no single event. For log lines about one, plugins/serve has WithEvent.
+//
 // Where the operator leaves spec.concurrency out, such a handler may have 64 events at once rather
 // than 8, so that more of them share a call.
 type Batcher interface {

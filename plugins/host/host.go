@@ -89,6 +89,15 @@ func (h *Host) Submit(
 	h.box.Submit(ctx, ev, answered)
 }
 
+// SubmitAll submits events together: they go to the handler in one message if it has room for them,
+// and a message has at most 32. answered is called once for each event, with its index, as Submit
+// calls it.
+func (h *Host) SubmitAll(
+	ctx context.Context, events []*handler.Event, answered func(int, handler.Answer, error),
+) {
+	h.box.SubmitAll(ctx, events, answered)
+}
+
 // Ready waits until a process takes events.
 func (h *Host) Ready(ctx context.Context) error { return h.processes.waitReady(ctx) }
 

@@ -133,6 +133,13 @@ func (r *Remote) Submit(
 	r.box.Submit(ctx, ev, answered)
 }
 
+// SubmitAll is like [Host.SubmitAll].
+func (r *Remote) SubmitAll(
+	ctx context.Context, events []*handler.Event, answered func(int, handler.Answer, error),
+) {
+	r.box.SubmitAll(ctx, events, answered)
+}
+
 // Ready waits until an endpoint takes events.
 func (r *Remote) Ready(ctx context.Context) error { return r.box.Ready(ctx) }
 

@@ -33,12 +33,8 @@ const (
 	badOrders = 2 // the events, the config or the environment are wrong
 )
 
-const (
-	// handConcurrency is how many events a handler gets at once, unless it asks for fewer: a
-	// manifest's default for one that takes no batches.
-	handConcurrency = 8
-	handTimeout     = 30 * time.Second
-)
+// handTimeout is the default of envTimeout.
+const handTimeout = 30 * time.Second
 
 // handleByHand runs h without informd. It plays informd's part for the events of a file, and writes
 // the verdict on each to out. It returns the exit status once everything that it began has ended,

@@ -310,3 +310,124 @@ func TestBenchStuck(t *testing.T) {
 		close(release)
 	})
 }
+
+// What a file has of different objects goes to HandleBatch, as if it had come together. An event of
+// an object that the batch has, and one that comes later, begin the next one.
+func TestBenchBatches(t *testing.T) {
+	many := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf(`{"event":"added","name":"n%d"}`, i)
+		}
+		return text
+	}
+	panics := func([]handler.Event) []handler.Result { panic("ouch") }
+	for _, c := range []struct {
+		why         string
+		events      []string // each a second after the last
+		concurrency int
+		handle      func([]handler.Event) []handler.Result // nil: all are done
+		batches     []int
+		alone       int
+		verdicts    map[string]int // by result and batch
+	}{
+		{
+			why: "together", events: []string{many(3)}, batches: []int{3},
+			verdicts: map[string]int{"done 3": 3},
+		},
+		{
+			why: "two of one object", events: []string{many(2) + many(3)}, batches: []int{2, 3},
+			verdicts: map[string]int{"done 2": 2, "done 3": 3},
+		},
+		{
+			why: "more than a message has", events: []string{many(33)}, batches: []int{32}, alone: 1,
+			verdicts: map[string]int{"done 32": 32, "done 0": 1},
+		},
+		{
+			why: "one after the other", events: []string{many(1), `{"event":"added","name":"x"}`}, alone: 2,
+			verdicts: map[string]int{"done 0": 2},
+		},
+		{
+			why: "it bears two", events: []string{many(5)}, concurrency: 2, batches: []int{2, 2}, alone: 1,
+			verdicts: map[string]int{"done 2": 4, "done 0": 1},
+		},
+		{
+			why: "it bears one", events: []string{many(2)}, concurrency: 1, alone: 2,
+			verdicts: map[string]int{"done 0": 2},
+		},
+		{
+			why: "a result each", events: []string{many(2)}, batches: []int{2},
+			handle: func([]handler.Event) []handler.Result {
+				return []handler.Result{{Err: handler.Reject(nil)}, {Answer: handler.Answer{Actions: []handler.Action{{Verb: handler.ActionDelete, Name: "x"}}}}}
+			},
+			verdicts: map[string]int{"reject 2": 1, "done 2 1 action": 1},
+		},
+		{
+			why: "a panic", events: []string{many(3)}, batches: []int{3}, handle: panics, alone: 3,
+			verdicts: map[string]int{"done 0": 3},
+		},
+		{
+			why: "no end", events: []string{many(2) + many(2)}, batches: []int{2},
+			handle:   func([]handler.Event) []handler.Result { time.Sleep(time.Hour); return nil },
+			verdicts: map[string]int{"retry 2": 2, "retry 0": 2},
+		},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				alone := 0
+				h := &batched{batches: make(chan []string, 9)}
+				h.Func = func(context.Context, handler.Event) (handler.Answer, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					alone++
+					return handler.Answer{}, nil
+				}
+				h.handle = func(_ context.Context, events []handler.Event) []handler.Result {
+					if c.handle != nil {
+						return c.handle(events)
+					}
+					return make([]handler.Result, len(events))
+				}
+				r, w := io.Pipe()
+				go func() {
+					for _, text := range c.events {
+						_, _ = io.WriteString(w, text)
+						time.Sleep(time.Second)
+					}
+					_ = w.Close()
+				}()
+				var out bytes.Buffer
+				b := newBench(h, time.Minute, c.concurrency, &out)
+				e := &events{}
+				e.read(r)
+				if err := b.deliverAll(t.Context(), e); err != nil {
+					t.Error(err)
+				}
+				b.wait()
+				time.Sleep(2 * time.Hour) // the call without an end returns
+				var batches []int
+				for len(h.batches) > 0 {
+					batches = append(batches, len(<-h.batches))
+				}
+				verdicts := map[string]int{}
+				for line := range strings.Lines(out.String()) {
+					var v verdict
+					if err := json.Unmarshal([]byte(line), &v); err != nil {
+						t.Fatal(err)
+					}
+					about := fmt.Sprint(v.Result, " ", v.Batch)
+					if len(v.Actions) > 0 {
+						about += " 1 action"
+					}
+					verdicts[about]++
+				}
+				if diff := cmp.Diff(c.batches, batches); diff != "" {
+					t.Errorf("batches (-want +got)\n%s", diff)
+				}
+				if diff := cmp.Diff(c.verdicts, verdicts); diff != "" || alone != c.alone {
+					t.Errorf("%d alone, want %d; verdicts (-want +got)\n%s%s", alone, c.alone, diff, out.String())
+				}
+			})
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -21,11 +22,21 @@ func logHandler(w io.Writer) slog.Handler {
 // EventLog returns a slog.Handler that adds to a line the event that the line's context is about,
 // and passes it on to h: as in slog.InfoContext(ctx, …) with the context of Handle, or one derived
 // from it. The attributes are rule, key (NAMESPACE/NAME, or NAME) and id. Attributes that the line
-// has under these names stay. The context of HandleBatch is about no single event.
+// has under these names stay. The context of HandleBatch is about no single event: see WithEvent.
 //
 // Main sets up slog that way. A program that calls Remote, or has a logger of its own, wraps its
 // handler.
 func EventLog(h slog.Handler) slog.Handler { return aboutEvent{h} }
+
+// WithEvent returns a context that is about one event of a batch, as the context of Handle is about
+// its event. It ends when ctx does, which is HandleBatch's:
+//
+//	for _, ev := range events {
+//		slog.InfoContext(serve.WithEvent(ctx, ev), "counted")
+//	}
+func WithEvent(ctx context.Context, ev handler.Event) context.Context {
+	return context.WithValue(ctx, eventKey{}, &ev)
+}
 
 type aboutEvent struct{ slog.Handler }
 

@@ -248,12 +248,27 @@ func TestLogOfEvent(t *testing.T) {
 			return handler.Answer{}, nil
 		}), handler.Event{})
 
+	batch := &callContext{parent: t.Context()}
+	batcher := &batched{batches: make(chan []string, 1), handle: func(ctx context.Context, events []handler.Event) []handler.Result {
+		slog.InfoContext(ctx, "of all")
+		within := WithEvent(ctx, events[1])
+		slog.InfoContext(within, "of one")
+		batch.end()
+		if within.Err() == nil {
+			t.Error("the context of an event outlives that of its batch")
+		}
+		return make([]handler.Result, len(events))
+	}}
+	handleAll(batch, batcher, []handler.Event{ev, {Rule: "r", Name: "node-2", ID: "r/3"}})
+
 	want := []map[string]any{
 		{"@level": "info", "@message": "counted", "pods": 3.0, "rule": "r", "key": "shop/web", "id": "r/1"},
 		{"@level": "warn", "@message": "mine", "team": "a", "rule": "own", "key": "shop/web", "id": "r/1"},
 		{"@level": "info", "@message": "without it"},
 		{"@level": "error", "@message": "panic", "in": "Handle", "value": "ouch", "rule": "r", "key": "shop/web", "id": "r/1"},
 		{"@level": "info", "@message": "of no namespace", "rule": "r", "key": "node-1", "id": "r/2"},
+		{"@level": "info", "@message": "of all"},
+		{"@level": "info", "@message": "of one", "rule": "r", "key": "node-2", "id": "r/3"},
 	}
 	var got []map[string]any
 	for decoder := json.NewDecoder(&log); decoder.More(); {

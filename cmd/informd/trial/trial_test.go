@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/informd/informd/plugins/handler"
@@ -20,7 +22,11 @@ import (
 // TestMain re-executes the test binary as a handler: it reads the pods of a node, and asks for an
 // Event about the node.
 func TestMain(m *testing.M) {
-	if os.Getenv("COUNTER") != "" {
+	switch {
+	case os.Getenv("BATCHES") != "":
+		serve.Main(batches{})
+		return
+	case os.Getenv("COUNTER") != "":
 		serve.Main(&counter{})
 		return
 	}
@@ -41,6 +47,26 @@ func (c *counter) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 		Verb: handler.ActionEvent, Resource: ev.Resource, Name: ev.Name,
 		Reason: "Counted", Message: fmt.Sprint("Pods: ", pods),
 	}}}, nil
+}
+
+// batches rejects what is bad, and logs what comes together and what comes alone.
+type batches struct{}
+
+func (batches) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	slog.InfoContext(ctx, "alone")
+	return handler.Answer{}, nil
+}
+
+func (batches) HandleBatch(ctx context.Context, events []handler.Event) []handler.Result {
+	slog.InfoContext(ctx, "together", "events", len(events))
+	results := make([]handler.Result, len(events))
+	for i, ev := range events {
+		if ev.Name == "bad" {
+			slog.WarnContext(serve.WithEvent(ctx, ev), "bad")
+			results[i].Err = handler.Reject(nil)
+		}
+	}
+	return results
 }
 
 const manifest = `
@@ -120,6 +146,48 @@ func TestTryWithManifest(t *testing.T) {
 		}
 	}
 }
+
+// A handler that takes batches gets the events of different objects together. One that bears less
+// gets less, and an event of an object that the batch has goes with the next one.
+func TestTryBatches(t *testing.T) {
+	events := filepath.Join(t.TempDir(), "events.jsonl")
+	text := ""
+	for _, name := range []string{"a", "bad", "c", "a"} {
+		text += fmt.Sprintf("{\"event\":\"added\",\"rule\":\"r\",\"name\":%q}\n", name)
+	}
+	if err := os.WriteFile(events, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{"--event", events, "--env", "BATCHES=1", "--env", "GORACE=atexit_sleep_ms=0", os.Args[0]}
+	out, log, err := does(t, NewTryCommand("v1"), command...)
+	if err == nil || err.Error() != "1 of 4 events were not done" {
+		t.Errorf("%v", err)
+	}
+	if want := "level=INFO msg=together events=3\nlevel=WARN msg=bad rule=r key=bad id=r/2\n" +
+		"level=INFO msg=alone rule=r key=a id=r/4\n"; log != want {
+		t.Errorf("the log is\n%s, want\n%s", log, want)
+	}
+	var answers []string
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "  answer ") {
+			answers = append(answers, milliseconds.ReplaceAllString(strings.TrimSpace(line), "T"))
+		}
+	}
+	want := []string{
+		"answer   done (T, in a batch of 3)", "answer   reject: rejected (T, in a batch of 3)",
+		"answer   done (T, in a batch of 3)", "answer   done (T)",
+	}
+	if diff := cmp.Diff(want, answers); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	out, _, _ = does(t, NewTryCommand("v1"), append([]string{"-o", "json"}, command...)...)
+	if n := strings.Count(out, `"batch":3`); n != 3 {
+		t.Errorf("%d of 4 answers have a batch of 3:\n%s", n, out)
+	}
+}
+
+// milliseconds matches how long an answer took.
+var milliseconds = regexp.MustCompile(`[0-9.]+m?s\b`)
 
 // An event of a group may be written by hand: its items have what the event has, unless they say
 // otherwise.

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
+	"github.com/informd/informd/plugins/handlerpb"
 	"github.com/informd/informd/plugins/host"
 )
 
@@ -37,7 +40,8 @@ func NewTryCommand(version string) *cobra.Command {
 		Short: "Run a handler by hand: made-up events in, its answers out",
 		Long: `Run a handler, in any language, without a cluster and without a daemon. The command
 starts it as informd run does, sends it events one after the other, and prints each answer with the
-actions that it asks for. It performs none. The handler's log goes to standard error.
+actions that it asks for. It performs none. The handler's log goes to standard error. A handler that
+takes batches gets the events of different objects together, up to 32.
 
 --event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
 what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
@@ -119,6 +123,8 @@ type tryFlags struct {
 type tried interface {
 	Run(context.Context) error
 	Handle(context.Context, handler.Event) (handler.Answer, error)
+	SubmitAll(context.Context, []*handler.Event, func(int, handler.Answer, error))
+	Limit() (n int, isProbe bool)
 	Status() host.Status
 }
 
@@ -147,38 +153,40 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 	}()
 
 	failed, wantsCache := 0, false
-	for i, ev := range events {
-		if err := awaitRunning(ctx, runs, i > 0); err != nil {
+	for first, batch := 0, 0; first < len(events); first += batch {
+		if err := awaitRunning(ctx, runs, first > 0); err != nil {
 			switch {
-			case i == 0 && isNoHandler(err.Error()):
+			case first == 0 && isNoHandler(err.Error()):
 				cmd.PrintErrln(scriptHint)
 			case runs.Status().State == host.Refused && s.manifests == nil && f.config == "":
 				cmd.PrintErrln(configHint)
 			}
 			return err
 		}
-		began := time.Now()
-		answer, err := runs.Handle(ctx, ev.Event)
-		took := time.Since(began)
+		batch = together(runs, events[first:])
+		answers := handle(ctx, runs, events[first:first+batch])
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
-		if err == nil {
-			err = s.refuses(&ev.Event, answer.Actions)
-		}
 		time.Sleep(logGrace)
-		o := newOutcome(ev, answer, err, took)
-		if o.Result != "done" {
-			failed++
+		for i, a := range answers {
+			ev := events[first+i]
+			if a.err == nil {
+				a.err = s.refuses(&ev.Event, a.answer.Actions)
+			}
+			o := newOutcome(ev, a, batch)
+			if o.Result != "done" {
+				failed++
+			}
+			text := o.text(first+i+1, len(events), ev)
+			if f.output == "json" {
+				text = o.json()
+			}
+			if err := cli.Show(cmd, "%s", text); err != nil {
+				return err
+			}
+			wantsCache = wantsCache || s.cache == nil && speaksOfCache(o.Reason)
 		}
-		text := o.text(i+1, len(events), ev)
-		if f.output == "json" {
-			text = o.json()
-		}
-		if err := cli.Show(cmd, "%s", text); err != nil {
-			return err
-		}
-		wantsCache = wantsCache || s.cache == nil && speaksOfCache(o.Reason)
 	}
 	if wantsCache {
 		cmd.PrintErrln("the handler reads the cache, and there was none: name one with --cache")
@@ -195,6 +203,54 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 		return fmt.Errorf("%d of %d %s not done", failed, len(events), were(len(events)))
 	}
 	return nil
+}
+
+// together returns how many of the first events go to the handler at once: one, or as many as
+// informd sends in one message to a handler that takes batches.
+func together(h tried, events []read) int {
+	if !h.Status().Handler.TakesBatches() {
+		return 1
+	}
+	type object struct {
+		rule, namespace, name string
+		resource              handler.Resource
+	}
+	most, _ := h.Limit()
+	most = min(most, handlerpb.MaxBatchEvents, len(events))
+	seen, size := map[object]bool{}, 0
+	for n, ev := range events[:most] {
+		o := object{ev.Rule, ev.Namespace, ev.Name, ev.Resource}
+		size += wire.Size(&ev.Event)
+		if seen[o] || n > 0 && size > handlerpb.MaxBatchBytes {
+			return n
+		}
+		seen[o] = true
+	}
+	return most
+}
+
+// answered is what the handler answered to an event.
+type answered struct {
+	answer handler.Answer
+	err    error
+	took   time.Duration
+}
+
+// handle sends events to the handler together, and returns its answers in their order.
+func handle(ctx context.Context, h tried, events []read) []answered {
+	var waiting sync.WaitGroup
+	waiting.Add(len(events))
+	all, began := make([]*handler.Event, len(events)), time.Now()
+	for i := range events {
+		all[i] = &events[i].Event
+	}
+	answers := make([]answered, len(events))
+	h.SubmitAll(ctx, all, func(i int, a handler.Answer, err error) {
+		answers[i] = answered{a, err, time.Since(began)}
+		waiting.Done()
+	})
+	waiting.Wait()
+	return answers
 }
 
 func were(n int) string {
@@ -290,14 +346,21 @@ type outcome struct {
 	Reason     string           `json:"reason,omitempty"` // of a retry or reject
 	RetryAfter string           `json:"retryAfter,omitempty"`
 	Actions    []handler.Action `json:"actions,omitempty"` // informd would perform them
+	Batch      int              `json:"batch,omitempty"`   // events that were sent together
 	Seconds    float64          `json:"seconds"`
 }
 
-func newOutcome(ev read, answer handler.Answer, err error, took time.Duration) outcome {
+// newOutcome returns the outcome of an event that was sent together with others, or alone: batch is
+// 1 then.
+func newOutcome(ev read, a answered, batch int) outcome {
+	err := a.err
 	o := outcome{
 		Line: ev.at.line, ID: ev.ID, Event: ev.Event.Event,
 		Object: target(ev.Resource, ev.Namespace, ev.Name), Result: "done",
-		Actions: answer.Actions, Seconds: took.Seconds(),
+		Actions: a.answer.Actions, Seconds: a.took.Seconds(),
+	}
+	if batch > 1 {
+		o.Batch = batch
 	}
 	switch after, asked := handler.RetryDelay(err); {
 	case errors.Is(err, handler.ErrReject):
@@ -363,8 +426,11 @@ func (o outcome) text(n, of int, ev read) string {
 	if o.Reason != "" {
 		answer += ": " + cli.Printable(o.Reason)
 	}
-	took := time.Duration(o.Seconds * float64(time.Second)).Round(time.Millisecond)
-	fmt.Fprintf(&b, "  %-8s %s (%v)\n", "answer", answer, took)
+	took := time.Duration(o.Seconds * float64(time.Second)).Round(time.Millisecond).String()
+	if o.Batch > 0 {
+		took += fmt.Sprintf(", in a batch of %d", o.Batch)
+	}
+	fmt.Fprintf(&b, "  %-8s %s (%s)\n", "answer", answer, took)
 	for _, a := range o.Actions {
 		fmt.Fprintf(&b, "  %-8s %s %s", "action", a.Verb, target(a.Resource, a.Namespace, a.Name))
 		switch {

@@ -100,18 +100,41 @@ func (o *Outbox) Submit(
 	ctx context.Context, ev *handler.Event, answered func(handler.Answer, error),
 ) {
 	c := newCall(ev, answered)
-	if err := o.enter(ctx, c); err != nil {
+	err := c.check(ctx)
+	if err == nil {
+		o.mu.Lock()
+		err = o.enter(ctx, c)
+		o.mu.Unlock()
+	}
+	if err != nil {
 		answered(handler.Answer{}, err)
 	}
 }
 
-func (o *Outbox) enter(ctx context.Context, c *call) error {
-	if err := c.check(ctx); err != nil {
-		return err
-	}
-	object := c.object()
+// SubmitAll submits events together: a consumer that has room for them can take them as one batch.
+// answered is called once for each event, with its index, as Submit calls it.
+func (o *Outbox) SubmitAll(
+	ctx context.Context, events []*handler.Event, answered func(int, handler.Answer, error),
+) {
+	errs := make([]error, len(events))
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	for i, ev := range events {
+		c := newCall(ev, func(a handler.Answer, err error) { answered(i, a, err) })
+		if errs[i] = c.check(ctx); errs[i] == nil {
+			errs[i] = o.enter(ctx, c)
+		}
+	}
+	o.mu.Unlock()
+	for i, err := range errs {
+		if err != nil {
+			answered(i, handler.Answer{}, err)
+		}
+	}
+}
+
+// enter makes a call one of the outbox, or returns its outcome. o.mu is held.
+func (o *Outbox) enter(ctx context.Context, c *call) error {
+	object := c.object()
 	if o.stopped != nil {
 		return o.stopped
 	}

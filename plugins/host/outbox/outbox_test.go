@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,4 +126,50 @@ func TestOutboxRemembersLateEvents(t *testing.T) {
 	if ended[Lost(errEndedWith).Error()] != 1 {
 		t.Errorf("%v", ended)
 	}
+}
+
+// What is submitted together is taken as one batch, also by a sender that waits for it. An event that
+// cannot be delivered takes no other along.
+func TestSubmitAll(t *testing.T) {
+	p := New(time.Minute)
+	c := joined(p, 8)
+	events := []*handler.Event{
+		{Rule: "r", Name: "a"}, {Rule: "r", Name: "b", Object: make([]byte, maxEventBytes+1)}, {Rule: "r", Name: "c"},
+	}
+	const rounds = 1000
+	batches := make(chan int, 3*rounds)
+	go func() {
+		for t.Context().Err() == nil {
+			select {
+			case <-c.Wake():
+			case <-t.Context().Done():
+			}
+			for b := c.Take(time.Now()); b != nil; b = c.Take(time.Now()) {
+				var done []Outcome
+				for _, sent := range b.Events {
+					done = append(done, Outcome{Seq: sent.Seq})
+				}
+				batches <- len(done)
+				c.Complete(done)
+			}
+		}
+	}()
+	for range rounds {
+		ended := make(chan string, len(events))
+		p.SubmitAll(t.Context(), events, func(i int, _ handler.Answer, err error) { ended <- fmt.Sprint(i, err == nil) })
+		got := []string{<-ended, <-ended, <-ended}
+		slices.Sort(got)
+		if want := "[0 true 1 false 2 true]"; fmt.Sprint(got) != want {
+			t.Fatalf("they ended as %v, want %v", got, want)
+		}
+		if n := <-batches; n != 2 {
+			t.Fatalf("a batch has %d events, want 2", n)
+		}
+	}
+	p.Stop(errStop)
+	p.SubmitAll(t.Context(), events[:1], func(_ int, _ handler.Answer, err error) {
+		if !errors.Is(err, errStop) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
 }

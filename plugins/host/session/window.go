@@ -47,20 +47,21 @@ func (d Description) Window(concurrency int) outbox.Window {
 // with all events of a message because of one of them. If that happens again and again, the others
 // must not die with it. Where the first attempt is the last, all events would go alone.
 func (d Description) last(attempts int) int {
-	if attempts > 1 && d.takesBatches() {
+	if attempts > 1 && d.TakesBatches() {
 		return attempts
 	}
 	return 0
 }
 
-func (d Description) takesBatches() bool {
+// TakesBatches reports whether the handler does with one call what a message brings.
+func (d Description) TakesBatches() bool {
 	return slices.Contains(d.Capabilities, handlerpb.CapabilityBatches)
 }
 
 // defaultConcurrency is larger for a handler that takes batches: all events of one message then cost
 // it little more than one.
 func (d Description) defaultConcurrency() int {
-	if d.takesBatches() {
+	if d.TakesBatches() {
 		return handlerpb.DefaultBatchConcurrency
 	}
 	return handlerpb.DefaultConcurrency
