@@ -18,6 +18,11 @@
 // own, and the code is linked into a process per handler that must stay small.
 package confine
 
+import (
+	"path/filepath"
+	"slices"
+)
+
 // Spec is what to confine a process to. The zero Spec confines it to nothing.
 type Spec struct {
 	// User is whom the process runs as: a name, UID or UID:GID; empty: the daemon's user. Only a
@@ -32,6 +37,21 @@ type Spec struct {
 	Read    []string // absolute paths of files and folders that may be read and executed
 	Write   []string // absolute paths that may be written, too
 	Network Network
+}
+
+// systemFolders are those that every sandbox opens, of programs and libraries.
+var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+// Opens reports whether the sandbox opens an absolute path, as far as names tell: it follows no
+// links.
+func (s *Spec) Opens(path string) bool {
+	for _, granted := range slices.Concat(s.Read, s.Write, systemFolders) {
+		below, err := filepath.Rel(granted, path)
+		if err == nil && filepath.IsLocal(below) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Spec) zero() bool { return s.User == "" && s.Limits == (Limits{}) && !s.Sandbox }

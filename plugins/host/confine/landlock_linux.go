@@ -37,7 +37,7 @@ var system = []struct {
 	rights uint64
 	paths  []string
 }{
-	{toRun, []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32"}},
+	{toRun, systemFolders},
 	{toRead, []string{
 		"/etc/ld.so.cache", "/etc/ld.so.preload",
 		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf",

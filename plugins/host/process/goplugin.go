@@ -44,7 +44,7 @@ func (p *Process) connect() (handlerpb.HandlerClient, error) {
 	limit := p.surroundings.StartTimeout
 	overtime := time.AfterFunc(limit, func() {
 		p.Kill(fmt.Errorf("it was not ready within %v of its start%s",
-			limit, suspects(p.command.Confine)))
+			limit, suspects(p.command)))
 	})
 	defer overtime.Stop()
 

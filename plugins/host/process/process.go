@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,8 +126,9 @@ func (p *Process) start() error {
 		stderr:      p.output.ReadStderr,
 	})
 	if errors.Is(err, fs.ErrPermission) {
-		c := p.command.Confine
-		err = fmt.Errorf("%w%s", err, suspects(confine.Spec{User: c.User, Sandbox: c.Sandbox}))
+		c := p.command
+		c.Confine.Limits = confine.Limits{}
+		err = fmt.Errorf("%w%s", err, suspects(c))
 	}
 	if err != nil {
 		p.why = err
@@ -271,7 +274,7 @@ func (p *Process) Explain(err error) error {
 		case <-child.exited:
 			e := &ExitError{Ending: child.ending(), last: p.output.LastError()}
 			if p.socket() == "" {
-				e.suspects = suspects(p.command.Confine)
+				e.suspects = suspects(p.command)
 			}
 			return e
 		case <-time.After(exitNews):
@@ -301,9 +304,10 @@ func (e *ExitError) Error() string {
 	return e.Ending.Error() + "; its last line on standard error: " + last + e.suspects
 }
 
-// suspects names the limits that may keep a process from starting. A program that has too little
-// memory may well end by a segmentation fault, or hang.
-func suspects(c confine.Spec) string {
+// suspects names what may keep a process from starting. A program that has too little memory may
+// well end by a segmentation fault, or hang. One in a sandbox may say that a module does not exist.
+func suspects(command Command) string {
+	c := command.Confine
 	var fields []string
 	for _, f := range []struct {
 		name  string
@@ -314,7 +318,7 @@ func suspects(c confine.Spec) string {
 		{"limits.cpu", c.Limits.CPU > 0},
 		{"limits.files", c.Limits.Files > 0},
 		{"limits.processes", c.Limits.Processes > 0},
-		{"sandbox", c.Sandbox},
+		{"sandbox" + closed(command), c.Sandbox},
 	} {
 		if f.asked {
 			fields = append(fields, f.name)
@@ -324,4 +328,38 @@ func suspects(c confine.Spec) string {
 		return ""
 	}
 	return "; its confinement may keep it from starting: " + strings.Join(fields, ", ")
+}
+
+// closed returns what to add to files.read for a file that the command line names, in parentheses;
+// "" if there is nothing. Interpreters look for modules in the folder of their script: they list it.
+func closed(c Command) string {
+	for i, path := range append([]string{c.Path}, c.Args...) {
+		if !filepath.IsAbs(path) {
+			path, _ = filepath.Abs(filepath.Join(c.Dir, path))
+		}
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		isProgram, dir := i == 0, filepath.Dir(path)
+		switch {
+		case !isProgram && !c.Confine.Opens(path):
+			return fmt.Sprintf(" (add %s to files.read)", path)
+		case !c.Confine.Opens(dir) && (!isProgram || isScript(path)):
+			return fmt.Sprintf(" (to load modules beside %s, an interpreter lists its folder: "+
+				"add %s to files.read)", filepath.Base(path), dir)
+		}
+	}
+	return ""
+}
+
+// isScript reports whether a file begins with #!, and is run by an interpreter.
+func isScript(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	var start [2]byte
+	_, err = io.ReadFull(file, start[:])
+	return err == nil && string(start[:]) == "#!"
 }
