@@ -55,6 +55,7 @@ Start with:  informd check -f RULES    and then    informd run -f RULES`,
 			client.NewReloadCommand(), trial.NewTryCommand(version),
 			trial.NewConformanceCommand(version),
 			offline.NewProtoCommand(), launch.NewServeCommand()),
+		offline.NewCertsCommand(),
 		newVersionCommand())
 	root.AddCommand(client.NewCommands()...)
 	root.Version = version
