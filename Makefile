@@ -37,12 +37,16 @@ $(BIN)/linux-%/informd: FORCE
 RELEASE := $(BIN)/release
 HOST = $(BIN)/linux-$(shell go env GOHOSTARCH)/informd
 TAR = tar --sort=name --format=gnu --mtime=@$(TIME) --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX
+# KEPT is what the archive has beside the program, without what tools install into examples/.
+KEPT := README.md LICENSE CHANGELOG.md docs examples deploy/informd.service $(wildcard deploy/*.yaml)
+INSTALLED := --exclude=node_modules --exclude=__pycache__
 release: $(HOST) $(ARCHS:%=$(BIN)/linux-%/informd) ## Make bin/release: an archive per architecture, and checksums
 	rm -rf $(RELEASE)
 	for arch in $(ARCHS); do \
 		name=informd_$(VERSION)_linux_$$arch; to=$(RELEASE)/$$name; \
 		mkdir -p $$to/completions; \
-		cp LICENSE README.md $(BIN)/linux-$$arch/informd $$to; \
+		cp $(BIN)/linux-$$arch/informd $$to; \
+		tar -c $(INSTALLED) $(KEPT) | tar -x -C $$to; \
 		($(IMAGE) go run . -notices $(BIN)/linux-$$arch/informd) >$$to/THIRD_PARTY_NOTICES; \
 		for shell in bash zsh fish; do $(HOST) completion $$shell >$$to/completions/informd.$$shell; done; \
 		$(TAR) -C $(RELEASE) -c $$name | gzip -n >$$to.tar.gz; \

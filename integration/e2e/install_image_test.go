@@ -3,6 +3,8 @@ package e2e
 import (
 	"archive/tar"
 	"crypto/x509"
+	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -192,9 +194,30 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
-	for _, file := range []string{"LICENSE", "README.md", "THIRD_PARTY_NOTICES", "completions/informd.bash", "completions/informd.zsh", "completions/informd.fish"} {
+	for _, file := range []string{
+		"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_NOTICES",
+		"completions/informd.bash", "completions/informd.zsh", "completions/informd.fish",
+		"deploy/1-namespace.yaml", "deploy/2-permissions.yaml", "deploy/3-rules.yaml", "deploy/4-informd.yaml", "deploy/informd.service",
+		"examples/rules/images.yaml", "examples/handlers/python/diary.py", "docs/README.md",
+	} {
 		if info, err := os.Stat(filepath.Join(to, name, file)); err != nil || info.Size() == 0 || info.ModTime().Unix() != 1700000000 {
 			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(to, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var has []string
+	for _, entry := range entries {
+		has = append(has, entry.Name())
+	}
+	if want := "CHANGELOG.md LICENSE README.md THIRD_PARTY_NOTICES completions deploy docs examples informd"; strings.Join(has, " ") != want {
+		t.Errorf("the archive has %v, want %s", has, want)
+	}
+	for _, file := range []string{"deploy/image", "examples/handlers/node/node_modules"} {
+		if _, err := os.Stat(filepath.Join(to, name, file)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the archive has %s: %v", file, err)
 		}
 	}
 	hasNotices(t, filepath.Join(to, name, "THIRD_PARTY_NOTICES"))
@@ -279,3 +302,23 @@ kind: Rule
 metadata: {name: all}
 spec: {source: pods, handler: print}
 `
+
+// systemd takes the unit without a word: a field that it does not know would be left out.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	text, err := os.ReadFile(filepath.Join(harness.Root, "deploy", "informd.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "informd.service")
+	installed := strings.ReplaceAll(string(text), "/usr/local/bin/informd", "/bin/true")
+	if err := os.WriteFile(path, []byte(installed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
