@@ -18,7 +18,7 @@ var (
 // A page whose commands need no cluster shows what happens.
 func TestPages(t *testing.T) {
 	for page, commands := range map[string]int{
-		"tutorials/test-rules.md": 5, "guides/record-and-replay.md": 2,
+		"tutorials/test-rules.md": 5, "guides/record-and-replay.md": 2, "guides/write-a-controller.md": 2,
 	} {
 		t.Run(page, func(t *testing.T) { playPage(t, page, commands) })
 	}

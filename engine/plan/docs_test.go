@@ -39,7 +39,13 @@ func TestDocumentedRecipes(t *testing.T) {
 	if len(blocks) < 6 {
 		t.Fatalf("the page has only %d recipes", len(blocks))
 	}
-	others := source("deployments", "resource: apps/v1/deployments, indexes: {byConfigMap: 'map(filter(object.spec.template.spec.volumes, .configMap != nil), object.metadata.namespace + \"/\" + .configMap.name)'}") +
+	index := regexp.MustCompile("(?s)```text\n(byConfigMap:.*?)```").FindStringSubmatch(section(t, "guides/change-the-cluster.md", "## Recipes"))
+	if index == nil {
+		t.Fatal("the page has no index byConfigMap")
+	}
+	others := head + "kind: Source\nmetadata: {name: deployments}\nspec:\n  resource: apps/v1/deployments\n  indexes:\n" + indented(index[1], 4) + "---\n" +
+		source("members", "resource: v1/configmaps, labelSelector: team, indexes: {byTeam: object.metadata.labels.team}") +
+		head + "kind: Handler\nmetadata: {name: deploy}\nspec: {builtin: log}\n---\n" +
 		source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
 		head + "kind: Source\nmetadata: {name: lists}\nspec:\n  resource: v1/configmaps\n  indexes:\n    byImage: flatten(map(values(object.data), split(trim(#), \"\\n\")))\n---\n" +
 		head + "kind: Handler\nmetadata: {name: chat}\nspec: {builtin: log}\n---\n"
@@ -54,6 +60,42 @@ func TestDocumentedRecipes(t *testing.T) {
 		}
 		if _, mistakes := compile(t, others+source("things", "resource: "+watched)+head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n"+indented(text, 2)); len(mistakes) > 0 {
 			t.Error(mistakes)
+		}
+	}
+}
+
+// Every manifest of a handler, and every part of one, in the pages about handlers has no mistake.
+func TestDocumentedHandlers(t *testing.T) {
+	for page, least := range map[string]int{
+		"confine-a-handler": 7, "remote-handlers": 1, "ship-a-handler": 1,
+	} {
+		text, err := os.ReadFile("../../docs/guides/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, block := range regexp.MustCompile("(?s)```(yaml(?:-snippet)?)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			manifest := block[2]
+			switch {
+			case block[1] == "yaml-snippet":
+				manifest = "spec:\n" + indented(strings.TrimPrefix(manifest, "spec:\n"), 2)
+				if strings.HasPrefix(block[2], "spec:\n") {
+					manifest = block[2]
+				}
+				if !regexp.MustCompile(`(?m)^  (command|builtin|address):`).MatchString(manifest) {
+					manifest += "  command: [./oncall]\n"
+				}
+				manifest = head + "kind: Handler\nmetadata: {name: oncall}\n" + manifest
+			case !strings.Contains(manifest, "kind: Handler"):
+				continue // of Kubernetes
+			}
+			n++
+			if _, mistakes := compile(t, source("pods", "resource: v1/pods")+manifest); len(mistakes) > 0 {
+				t.Errorf("%s:\n%s\n%v", page, block[2], mistakes)
+			}
+		}
+		if n < least {
+			t.Errorf("%s has %d manifests of handlers, want at least %d", page, n, least)
 		}
 	}
 }
