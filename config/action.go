@@ -35,6 +35,11 @@ type Action struct {
 	ResourceAt  Text                        // also of a mistaken resource; zero: none is given
 	Subresource string                      // "" or status
 
+	// Kind is that of an apply or a create whose Object stands below the verb, as a manifest. Its
+	// resource follows from it: Resource has no name as long as nobody knows that.
+	Kind   schema.GroupVersionKind
+	KindAt Text
+
 	// The object of a patch, delete or event; nil: that of the change. A nil UID or ResourceVersion
 	// is not checked.
 	Namespace, Name, UID, ResourceVersion *Value
@@ -122,6 +127,16 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	if body == nil {
 		return a, false
 	}
+	makesObject := a.Verb == Apply || a.Verb == Create
+	if makesObject && isManifest(body) {
+		r.manifestOf(&a, body, what+"."+a.Verb)
+		return a, true
+	}
+	if makesObject && body.Kind != yaml.MappingNode {
+		r.mistake(body, "%s.%s must be an object with apiVersion and kind, or a mapping of resource and "+
+			"object, not %s", what, a.Verb, describe(body))
+		return a, true
+	}
 	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, verbFields.named(a.Verb).fields))
 	return a, true
 }
@@ -140,7 +155,7 @@ func (r *reader) verb(a *Action, f mapping) {
 	field := func(name string) *Value { return r.template(f.get(name), f.path+name) }
 	if a.Verb == Apply || a.Verb == Create {
 		a.target(r, f.need("resource"), f.path+"resource")
-		a.Object = r.object(f)
+		a.Object = r.object(f.need("object"), f.path+"object")
 		return
 	}
 	a.target(r, f.get("resource"), f.path+"resource")
@@ -196,12 +211,10 @@ func (r *reader) target(
 }
 
 // object reads the object of an apply or a create, and checks what is known of its identity.
-func (r *reader) object(f mapping) *Value {
-	n := f.need("object")
+func (r *reader) object(n *yaml.Node, what string) *Value {
 	if n == nil || r.reported[n] {
 		return nil
 	}
-	what := f.path + "object"
 	switch {
 	case n.Kind == yaml.MappingNode:
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.HasPrefix(n.Value, "${"):

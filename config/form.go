@@ -51,6 +51,8 @@ type form struct {
 	span  *spanRange
 
 	fields fields // of a mapping
+	// orManifest says that the object itself may stand there, in place of a mapping of fields.
+	orManifest bool
 	// elements are those of a list. With isSet, each may stand there once. It has at least one unless
 	// mayBeEmpty is set, and at most most, if that is not 0.
 	elements          *form
@@ -120,6 +122,11 @@ func maybeEmpty(s form) form {
 }
 
 func mappingOf(f fields) form { return form{types: []string{"object"}, fields: f} }
+
+func orManifest(s form) form {
+	s.orManifest = true
+	return s
+}
 
 func membersOf(names string, values form) form {
 	return form{types: []string{"object"}, members: &values, names: names}

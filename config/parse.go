@@ -45,6 +45,7 @@ func Parse(files []File) (*Config, Mistakes) {
 	p.checkReferences()
 	p.checkFormer()
 	p.checkPayloads()
+	p.nameKinds()
 	if p.manifests == 0 && len(p.mistakes) == 0 {
 		p.mistakes = append(p.mistakes, noManifest(read))
 	}

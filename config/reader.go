@@ -136,6 +136,8 @@ func meantIn(fields []string, name string) string {
 		return `write where: object.metadata.namespace == "NAME", or give the Source its namespaces`
 	case has("where") && isIn("match", "if", "on", "trigger"):
 		return "where is about an object, when about a change"
+	case has("object") && has("resource") && isIn("apiVersion", "kind"):
+		return "it stands in object, or the whole object stands in place of resource and object"
 	case has("object") && isIn("name", "namespace", "labels", "annotations", "ownerReferences"):
 		return "it stands in object, below metadata"
 	case has("object") && isIn("metadata", "data", "stringData", "spec", "status"):

@@ -76,6 +76,15 @@ func (f form) schema() node {
 	f.addBounds(out)
 	f.addElements(out)
 	f.addMembers(out)
+	if f.orManifest {
+		object := mappingOf(fieldsOfObject).schema()
+		object["additionalProperties"] = true
+		properties, _ := object["properties"].(node)
+		for _, field := range f.fields {
+			properties[field.name] = false // then it is a mapping of these fields
+		}
+		out = node{"anyOf": []node{out, object}}
+	}
 	return out
 }
 

@@ -189,14 +189,15 @@ var actionFields = append(fields{
 }, verbFields...)
 
 var verbFields = fields{
-	is(Apply, mappingOf(fields{
+	is(Apply, orManifest(mappingOf(fields{
 		is("resource", aTarget, "The resource of the object, with /status behind it for the status.").required(),
 		objectField,
-	}), "Applies an object, with server-side apply: creates it, or makes it so."),
-	is(Create, mappingOf(fields{
+	})), "Applies an object, with server-side apply: creates it, or makes it so. It is the object, or its "+
+		"resource and the object."),
+	is(Create, orManifest(mappingOf(fields{
 		is("resource", aTarget, "The resource of the object.").required(),
 		objectField,
-	}), "Creates an object that does not exist yet."),
+	})), "Creates an object that does not exist yet. It is the object, or its resource and the object."),
 	is(Patch, mappingOf(append(targetFields.only("resource", "namespace", "name", "uid", "resourceVersion"),
 		is("merge", aDescriptor, "What changes: a merge patch, in which null removes a field."),
 		is("json", either(aText, listOf(mappingOf(operationFields))), "What changes: the operations of a "+
@@ -209,6 +210,15 @@ var verbFields = fields{
 		is("message", anything, "What happened, for people."),
 		is("warning", aBoolean, "Whether it is an Event of type Warning."),
 	)), "Makes a Kubernetes Event about an object. The default is the object of the change."),
+}
+
+// fieldsOfObject are those that informd reads of a manifest below apply or create.
+var fieldsOfObject = fields{
+	is("apiVersion", form{types: []string{"string"}, pattern: `^([^/$]+/)?[^/$]+$`, example: "v1"},
+		"The object's group and version.").required(),
+	is("kind", form{types: []string{"string"}, pattern: kindName.String(), example: "ConfigMap"},
+		"The object's kind.").required(),
+	is("metadata", aDescriptor, "The object's name, and its namespace if it has one."),
 }
 
 var objectField = is("object", aDescriptor, "The object. Its strings are templates with ${…}.").required()
@@ -330,7 +340,9 @@ func comparedFields(verbs fields) (out fields) {
 			f.isRequired, f.form = false, anything
 			all = append(all, f)
 		}
+		isObject := verb.orManifest
 		verb.form = mappingOf(all)
+		verb.orManifest = isObject
 		out = append(out, verb)
 	}
 	return out

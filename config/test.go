@@ -510,7 +510,7 @@ func (r *reader) expectedActions(n *yaml.Node, what string) {
 		what := fmt.Sprintf("%s[%d]", what, i)
 		f := r.mapping(item, item, what, comparedVerbFields)
 		for _, verb := range verbs {
-			if n := f.get(verb); n != nil {
+			if n := f.get(verb); n != nil && !(verbFields.named(verb).orManifest && isManifest(n)) {
 				r.mapping(n, f.key[verb], what+"."+verb, comparedVerbFields.named(verb).fields)
 			}
 		}

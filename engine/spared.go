@@ -297,6 +297,9 @@ func (p *preparer) prepareLate(ctx context.Context, d delivery.Draft) (delivery.
 	if o, ok := p.view.Get(key.Namespace, key.Name); ok && p.Selects(o, p.clock.Now()) {
 		return delivery.Prepared{Nothing: true}, nil
 	}
+	if err := p.Unserved(nil); err != nil {
+		return delivery.Prepared{}, err
+	}
 	if wait := p.isGone(ctx, p.informerOf(key)); wait > 0 {
 		if ctx.Err() != nil {
 			return delivery.Prepared{}, ctx.Err()

@@ -24,7 +24,11 @@ func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
 		t := b.action(a, out.Source, o)
 		t.Label = fmt.Sprintf("actions[%d]", i)
 		out.Actions.Each = append(out.Actions.Each, t)
-		isPruned := r.Prune && a.Verb == config.Apply && a.Subresource == ""
+		isUnserved := t.Resource.Resource == "" && a.Kind.Kind != ""
+		if isUnserved && !slices.Contains(out.Actions.Unserved, a.Kind) {
+			out.Actions.Unserved = append(out.Actions.Unserved, a.Kind)
+		}
+		isPruned := r.Prune && a.Verb == config.Apply && a.Subresource == "" && !isUnserved
 		if isPruned && !slices.Contains(out.Prune, a.Resource) {
 			out.Prune = append(out.Prune, a.Resource)
 		}

@@ -51,6 +51,9 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 		r.Err = handler.Reject(err)
 		return
 	}
+	if r.Err = p.Unserved(made); r.Err != nil {
+		return
+	}
 	if p.rule.Actions.Prune {
 		for _, step := range made {
 			if err := p.label(step, r.Delta.Key()); err != nil {
@@ -61,6 +64,23 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 		r.PruneBy = p.PruneBy(r.Delta.Key())
 	}
 	r.Steps = made
+}
+
+// Unserved returns an error while nobody knows the resource of one of the actions. A rule with prune
+// waits for all of its resources.
+func (p *Recipe) Unserved(made []rule.Step) error {
+	kinds := p.rule.Actions.Unserved
+	isUnnamed := func(a handler.Action) bool { return a.Resource.Resource == "" }
+	needs := func(s rule.Step) bool { return slices.ContainsFunc(s, isUnnamed) }
+	if len(kinds) == 0 || !p.rule.Actions.Prune && !slices.ContainsFunc(made, needs) {
+		return nil
+	}
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
+	}
+	return fmt.Errorf("the cluster has not served this kind since informd runs, so its resource is not "+
+		"known: %s", strings.Join(names, ", "))
 }
 
 // items returns what [rule.Items] stands for, the newest change last; nil if the rule has no group.

@@ -72,6 +72,9 @@ func (c *collector) rule(r *plan.Rule) {
 	own := ownPlace(r)
 	for i := range r.Actions.Each {
 		t := &r.Actions.Each[i]
+		if t.Resource.Resource == "" { // its kind is not served
+			continue
+		}
 		p := placeOf(t, r, own)
 		w := write{
 			resource: t.Resource, subresource: t.Subresource, place: p, own: own,

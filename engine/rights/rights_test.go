@@ -121,6 +121,10 @@ func TestActions(t *testing.T) {
 			[]string{"shop: get,create,patch configmaps web", "shop: list,watch pods"}},
 		{"create of a constant", inShop, "actions:\n- create: {resource: v1/configmaps, object: {metadata: {namespace: shop, name: web}}}",
 			[]string{"shop: create configmaps", "shop: get configmaps web", "shop: list,watch pods"}},
+		{"an object", inShop, "actions:\n- create: {apiVersion: v1, kind: ConfigMap, metadata: {namespace: shop, name: web}}",
+			[]string{"shop: create configmaps", "shop: get configmaps web", "shop: list,watch pods"}},
+		{"an object of a kind that nobody serves", inShop, "actions:\n- create: {apiVersion: example.com/v1, kind: Sheep, metadata: {namespace: shop, name: web}}",
+			[]string{"shop: list,watch pods"}},
 		// A template of the object's own namespace is where the source is.
 		{"beside the object", inShop,
 			"actions:\n- apply: {resource: v1/configmaps, object: {metadata: {namespace: \"${object.metadata.namespace}\", name: \"x-${object.metadata.name}\"}}}",

@@ -38,6 +38,9 @@ type Actions struct {
 	Deleted bool
 	// IsScheduled is Rule.IsScheduled.
 	IsScheduled bool
+	// Unserved are kinds whose resources nobody knows: the cluster has not served them so far. The
+	// Resource of their templates has no name.
+	Unserved []schema.GroupVersionKind
 }
 
 // ActionTemplate makes actions of one kind: one action, or one per element of a list. It has many

@@ -15,6 +15,7 @@ type Catalog struct {
 	types    map[schema.GroupVersionResource]Type
 	statuses map[schema.GroupVersionResource]statusKnown
 	served   map[schema.GroupVersion][]string
+	kinds    map[schema.GroupVersionKind]string
 	metadata *node // ObjectMeta; nil: nothing is known of it
 }
 
@@ -25,6 +26,7 @@ func NewCatalog(like *Catalog) *Catalog {
 		types:    make(map[schema.GroupVersionResource]Type),
 		statuses: make(map[schema.GroupVersionResource]statusKnown),
 		served:   make(map[schema.GroupVersion][]string),
+		kinds:    make(map[schema.GroupVersionKind]string),
 	}
 	if like != nil {
 		c.metadata = like.metadata
@@ -67,13 +69,20 @@ func (c *Catalog) HasStatus(resource schema.GroupVersionResource) (has, known bo
 	return is == withStatus, is != nothingKnown
 }
 
+// ResourceOf returns the plural name of the resource whose objects have a kind, or "" if the Catalog
+// does not have it.
+func (c *Catalog) ResourceOf(kind schema.GroupVersionKind) string { return c.kinds[kind] }
+
 // Len returns how many resources the Catalog has.
 func (c *Catalog) Len() int { return len(c.types) }
 
 // Resources returns the resources of a group and version, in no order.
 func (c *Catalog) Resources(of schema.GroupVersion) []string { return c.served[of] }
 
-func (c *Catalog) add(resource schema.GroupVersionResource, n *node) {
+func (c *Catalog) add(resource schema.GroupVersionResource, kind string, n *node) {
+	if kind != "" {
+		c.kinds[resource.GroupVersion().WithKind(kind)] = resource.Resource
+	}
 	t := Type{[]*node{n}}
 	if before, ok := c.types[resource]; ok {
 		t = Union(before, t)
@@ -92,6 +101,7 @@ type definition struct {
 		Group string `json:"group"`
 		Names struct {
 			Plural string `json:"plural"`
+			Kind   string `json:"kind"`
 		} `json:"names"`
 		PreservesUnknown bool `json:"preserveUnknownFields"`
 		Versions         []struct {
@@ -137,7 +147,7 @@ func (c *Catalog) AddDefinition(text []byte) error {
 		resource := schema.GroupVersionResource{
 			Group: d.Spec.Group, Version: version.Name, Resource: d.Spec.Names.Plural,
 		}
-		c.add(resource, n)
+		c.add(resource, d.Spec.Names.Kind, n)
 		if d.APIVersion == "apiextensions.k8s.io/v1" { // v1beta1 has them elsewhere, too
 			c.setStatus(resource, version.Subresources.Status != nil)
 		}

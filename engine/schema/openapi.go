@@ -97,7 +97,7 @@ func (c *Catalog) AddOpenAPI(text []byte) error {
 	for at, operations := range d.Paths {
 		resource, k, ok := operations.lists(at)
 		if n := types[k]; ok && n != nil {
-			c.add(resource, n)
+			c.add(resource, k.Kind, n)
 			if known {
 				c.setStatus(resource, haveStatus[at])
 			}

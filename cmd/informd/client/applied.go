@@ -71,7 +71,7 @@ func (f *appliedFlags) rules(ctx context.Context) (rules ruleSet, err error) {
 		}
 		return rules, nil
 	}
-	config, _, err := manifests.Load(f.paths)
+	config, _, err := manifests.LoadForCluster(f.paths)
 	if err != nil {
 		return nil, cli.Failed(err)
 	}

@@ -143,7 +143,7 @@ func objectsOfRule(
 
 // offline explains a rule of manifests.
 func (x *explainFlags) offline(cmd *cobra.Command, name string) (explain.Explanation, error) {
-	_, compiled, err := manifests.Load(x.manifests)
+	_, compiled, err := manifests.LoadForCluster(x.manifests)
 	if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 		n := len(mistakes)

@@ -36,11 +36,13 @@ type current struct {
 	log      *slog.Logger
 	started  []config.Handler // the handlers that the daemon started with
 	loaded   string           // the fingerprint of the manifests that it started with
+	kinds    *kinds
 
 	plan atomic.Pointer[plan.Plan]
 	last atomic.Pointer[control.LastReload] // nil before the first
 
-	mu sync.Mutex // one reload at a time; held while handlers of another plan are launched
+	mu  sync.Mutex     // one reload at a time; held while handlers of another plan are launched
+	cfg *config.Config // what plan is compiled from; guarded by mu
 }
 
 // reloadWait bounds how long a reload waits for informers of changed rules to catch up.
@@ -75,10 +77,30 @@ func (c *current) reload(ctx context.Context) (control.ReloadedAll, error) {
 }
 
 func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
-	cfg, compiled, err := manifests.Load(c.paths)
+	cfg, compiled, err := c.load(ctx)
 	if err != nil {
 		return control.ReloadedAll{}, mistaken(err)
 	}
+	done, err := c.takeUp(ctx, cfg, compiled)
+	if err == nil {
+		c.kinds.logUnserved(compiled)
+	}
+	return done, err
+}
+
+// load reads and compiles the manifests.
+func (c *current) load(ctx context.Context) (*config.Config, *plan.Plan, error) {
+	cfg, compiled, err := manifests.LoadForCluster(c.paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.kinds.named(ctx, cfg, compiled)
+}
+
+// takeUp takes up what differs in a configuration. The caller holds mu.
+func (c *current) takeUp(
+	ctx context.Context, cfg *config.Config, compiled *plan.Plan,
+) (control.ReloadedAll, error) {
 	if c.needsFolders(compiled) {
 		return control.ReloadedAll{}, refuse("%s", usersNeedRestart)
 	}
@@ -101,6 +123,7 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 		return control.ReloadedAll{}, refused
 	}
 	before := c.plan.Swap(compiled)
+	c.cfg = cfg
 	c.handler.follow(cfg, compiled)
 	c.fitting.set(cfg)
 	replaced := c.handlers.adopt(next, func() {
@@ -161,13 +184,16 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	var compiled *plan.Plan
 	var err error
 	if len(files) == 0 {
-		if _, compiled, err = manifests.Load(c.paths); err == nil {
+		if _, compiled, err = c.load(ctx); err == nil {
 			if err := c.tryBuiltins(ctx, compiled); err != nil {
 				return control.Planned{}, err
 			}
 		}
 	} else {
-		_, compiled, err = manifests.Compile(read, nil)
+		var cfg *config.Config
+		if cfg, compiled, err = manifests.CompileForCluster(read); err == nil {
+			_, compiled, err = c.kinds.named(ctx, cfg, compiled)
+		}
 	}
 	if err != nil {
 		return control.Planned{}, mistaken(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/launch"
-	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/host"
@@ -22,11 +21,12 @@ import (
 // reloader restarts a handler with its current manifest: its process and its rights, nothing else
 // of the plan.
 type reloader struct {
-	manifests []string // paths
-	process   func(name string) (reloadable, bool)
-	allow     func(config.Handler) (done func(stands bool))
-	dryRun    bool
-	log       *slog.Logger
+	// load reads the manifests.
+	load    func(context.Context) (*config.Config, error)
+	process func(name string) (reloadable, bool)
+	allow   func(config.Handler) (done func(stands bool))
+	dryRun  bool
+	log     *slog.Logger
 
 	mu      sync.Mutex               // guards the fields below
 	turns   map[string]chan struct{} // by handler; holds a token during a reload
@@ -68,7 +68,7 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 			return control.Reloaded{}, r.failed(name, errCalledOff)
 		}
 	}
-	cfg, _, err := manifests.Load(r.manifests)
+	cfg, err := r.load(ctx)
 	if err != nil {
 		return control.Reloaded{}, mistaken(err)
 	}

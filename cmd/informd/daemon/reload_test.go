@@ -89,7 +89,11 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	}
 	p = new(process)
 	r = &reloader{
-		manifests: []string{"rules.yaml"}, log: slog.New(slog.DiscardHandler),
+		load: func(context.Context) (*config.Config, error) {
+			cfg, _, err := manifests.Load([]string{"rules.yaml"})
+			return cfg, err
+		},
+		log:     slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 		allow:   p.allow,
 	}
@@ -170,7 +174,12 @@ func TestReloadRefused(t *testing.T) {
 			want: "2 mistakes in the manifests: nothing was changed", report: "missing its unit: write 3s for seconds, 3m for minutes\n    timeout: 3\n             ^\nrules.yaml:23:3: "},
 		{name: "a mistake elsewhere", handler: "oncall", manifests: strings.Replace(reloadable1, "v1/pods", "pods", 1),
 			want: "1 mistake in the manifests: nothing was changed", report: "rules.yaml:5:18: "},
-		{name: "no manifests", handler: "oncall", change: func(r *reloader, _ *process) { r.manifests = []string{"gone.yaml", "away.yaml"} },
+		{name: "no manifests", handler: "oncall", change: func(r *reloader, _ *process) {
+			r.load = func(context.Context) (*config.Config, error) {
+				cfg, _, err := manifests.Load([]string{"gone.yaml", "away.yaml"})
+				return cfg, err
+			}
+		},
 			want: "the manifests cannot be read: nothing was changed", report: "gone.yaml does not exist\naway.yaml does not exist"},
 		{name: "a dry run", handler: "oncall", change: func(r *reloader, _ *process) { r.dryRun = true },
 			want: "this informd is a dry run, which starts no handler but log"},

@@ -95,7 +95,7 @@ mistakes.`,
 				return err
 			}
 			flags.loaded = manifests.Fingerprint(flags.manifests)
-			cfg, compiled, err := manifests.Load(flags.manifests)
+			cfg, compiled, err := manifests.LoadForCluster(flags.manifests)
 			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				n := len(mistakes)
@@ -168,6 +168,11 @@ func run(
 	if err != nil {
 		return err
 	}
+	named := newKinds(cluster.Discovery, log)
+	if cfg, compiled, err = named.named(ctx, cfg, compiled); err != nil {
+		return err
+	}
+	named.logUnserved(compiled)
 	cache := new(cached)
 	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, cache, log)
 	if err != nil {
@@ -195,14 +200,18 @@ func run(
 	}
 	handlers.isConfidential, handlers.seesSecrets = eng.IsConfidential, eng.SeesSecrets
 	reloader := &reloader{
-		manifests: flags.manifests, dryRun: flags.dryRun, log: log,
+		dryRun: flags.dryRun, log: log,
 		process: handlers.reloadable, allow: eng.Allow,
 	}
 	reloader.follow(cfg, compiled)
 	now := &current{
 		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
 		handler: reloader, log: log, started: compiled.Handlers, rights: lacks,
-		loaded: flags.loaded, metrics: metrics,
+		loaded: flags.loaded, metrics: metrics, kinds: named, cfg: cfg,
+	}
+	reloader.load = func(ctx context.Context) (*config.Config, error) {
+		cfg, _, err := now.load(ctx)
+		return cfg, err
 	}
 	now.plan.Store(compiled)
 	lacks.follow(now.plan.Load, eng)
@@ -255,6 +264,10 @@ func run(
 	})
 	group.Go(func() error {
 		hangups.each(ctx, func() { _, _ = now.reload(ctx) }) // which logs
+		return nil
+	})
+	group.Go(func() error {
+		now.awaitKinds(ctx)
 		return nil
 	})
 	if flags.watch {

@@ -26,20 +26,35 @@ const (
 // have mistakes, Load returns all of them at once as config.Mistakes, together with the
 // configuration as far as it could be read. It leaves files of tests out of the folders.
 func Load(paths []string) (*config.Config, *plan.Plan, error) {
-	return load(paths, false)
+	return load(paths, false, known{give: "-f"})
 }
 
-// LoadWithTests is Load with the files of tests in the folders.
-func LoadWithTests(paths []string) (*config.Config, *plan.Plan, error) {
-	return load(paths, true)
+// LoadWithTests is Load with the files of tests in the folders. It asks kinds for the resources that
+// the manifests do not say: those of --schemas.
+func LoadWithTests(paths []string, kinds config.Kinds) (*config.Config, *plan.Plan, error) {
+	return load(paths, true, known{kinds: kinds, give: "-f or --schemas"})
 }
 
-func load(paths []string, tests bool) (*config.Config, *plan.Plan, error) {
+// LoadForCluster is Load for who can ask the cluster, or does without the resources of actions. Kinds
+// whose resources the manifests do not say stay unnamed.
+func LoadForCluster(paths []string) (*config.Config, *plan.Plan, error) {
+	return load(paths, false, known{})
+}
+
+func load(paths []string, tests bool, k known) (*config.Config, *plan.Plan, error) {
 	files, err := readStill(paths, tests)
 	if err != nil {
 		return nil, nil, err
 	}
-	return Compile(files, paths)
+	return compileFiles(files, paths, k)
+}
+
+// known is what is known of kinds beside what the manifests say.
+type known struct {
+	kinds config.Kinds // nil: nothing
+	// give says how to give schemas of the kinds that are not known, which are mistakes. It is empty
+	// if they are none.
+	give string
 }
 
 // Read returns the files of the manifests at paths, as Load reads them.
@@ -67,13 +82,18 @@ func readStill(paths []string, tests bool) (files []config.File, err error) {
 		"try again when they stay the same")
 }
 
-// Compile is Load for files that have been read. paths are for errors.
-func Compile(files []config.File, paths []string) (*config.Config, *plan.Plan, error) {
+// CompileForCluster is LoadForCluster for files that have been read.
+func CompileForCluster(files []config.File) (*config.Config, *plan.Plan, error) {
+	return compileFiles(files, nil, known{})
+}
+
+// compileFiles compiles files that have been read. paths are for errors.
+func compileFiles(files []config.File, paths []string, k known) (*config.Config, *plan.Plan, error) {
 	if len(files) == 0 {
 		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s",
 			strings.Join(paths, ", "))
 	}
-	cfg, compiled, mistakes := netted(files)
+	cfg, compiled, mistakes := netted(files, k)
 	mistakes.Sort()
 	if len(mistakes) > 0 {
 		return cfg, nil, mistakes

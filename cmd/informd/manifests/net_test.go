@@ -16,7 +16,7 @@ import (
 func TestPanicIsAMistake(t *testing.T) {
 	before := compile
 	t.Cleanup(func() { compile = before })
-	compile = func(files []config.File) (*config.Config, *plan.Plan, config.Mistakes) {
+	compile = func(files []config.File, k known) (*config.Config, *plan.Plan, config.Mistakes) {
 		all := ""
 		for _, f := range files {
 			all += string(f.Data)
@@ -25,7 +25,7 @@ func TestPanicIsAMistake(t *testing.T) {
 		if strings.Contains(all, "bad") || strings.Contains(all, "ha") && strings.Contains(all, "lf") {
 			_ = none.Name
 		}
-		return before(files)
+		return before(files, k)
 	}
 	const fault = `informd failed when it read this, which is its own mistake: ` +
 		`runtime error: invalid memory address or nil pointer dereference, at manifests/net_test\.go:\d+; ` +

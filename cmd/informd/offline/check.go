@@ -104,16 +104,16 @@ command line is wrong.`,
 
 // check checks the manifests once.
 func (f *checkFlags) check(ctx context.Context, version string) (*checked, error) {
-	cfg, compiled, err := manifests.LoadWithTests(f.paths)
+	given, schemaErr := schemas.Read(f.schemas)
+	cfg, compiled, err := manifests.LoadWithTests(f.paths, given.ResourceOf)
 	if cfg == nil {
 		return nil, cli.Failed(err)
 	}
+	if schemaErr != nil {
+		return nil, cli.Failed(schemaErr)
+	}
 	c := new(checked)
 	c.mistakes, _ = err.(config.Mistakes)
-	given, err := schemas.Read(f.schemas)
-	if err != nil {
-		return nil, cli.Failed(err)
-	}
 	misfits, unknown := schemas.Check(cfg, given, c.mistakes)
 	c.hasMisfits = len(misfits) > 0
 	c.mistakes = append(c.mistakes, misfits...)

@@ -67,7 +67,7 @@ manifests have mistakes.`,
 			case flags.duration < 0:
 				return fmt.Errorf("--for %v: must be longer than 0", flags.duration)
 			}
-			_, p, err := manifests.Load(flags.manifests)
+			_, p, err := manifests.LoadForCluster(flags.manifests)
 			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				n := len(mistakes)

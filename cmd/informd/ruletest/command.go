@@ -85,11 +85,11 @@ type flags struct {
 
 // test runs the tests whose names match.
 func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
-	cfg, whole, err := manifests.LoadWithTests(f.manifests)
+	given, schemaErr := schemas.Read(f.schemas)
+	cfg, whole, err := manifests.LoadWithTests(f.manifests, given.ResourceOf)
 	if cfg == nil {
 		return cli.Failed(err)
 	}
-	given, schemaErr := schemas.Read(f.schemas)
 	if schemaErr != nil {
 		return cli.Failed(schemaErr)
 	}

@@ -59,7 +59,7 @@ type subject struct {
 // subject returns the handler that the flags and the command mean.
 func (f *subjectFlags) subject(cmd *cobra.Command, command []string) (s subject, err error) {
 	if len(f.manifests) > 0 {
-		s.manifests, s.plan, err = manifests.Load(f.manifests)
+		s.manifests, s.plan, err = manifests.LoadForCluster(f.manifests)
 		if err != nil {
 			return s, fmt.Errorf("-f: %w", err)
 		}

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/integration/apistub"
+)
+
+const shepherd = `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: pods}
+spec: {resource: v1/pods}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: shepherd}
+spec:
+  source: pods
+  actions:
+  - apply: {apiVersion: example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: shop}}
+`
+
+// A kind that the cluster does not serve at the start has the rule's actions wait. Once it is served,
+// the rule goes on by itself.
+func TestKindsThatComeLater(t *testing.T) {
+	t.Parallel()
+	server := apistub.New(t)
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	sheep := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sheep"}
+	server.Serve(pods, "Pod", true)
+	server.Apply(pods, `{"metadata":{"namespace":"shop","name":"web-0"}}`)
+
+	cfg, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(shepherd)}})
+	compiled, more := plan.Compile(cfg)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	cluster, err := connect(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	acted := make(chan action.Done, 100)
+	eng, err := engine.New(compiled, cluster, nil, engine.Options{Acted: func(d action.Done) { acted <- d }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	to := slog.New(slog.NewTextHandler(&log, nil))
+	now := &current{
+		engine: eng, handlers: new(handlers), handler: new(reloader), fitting: new(fitting), metrics: newMetrics("test"),
+		log: to, kinds: newKinds(cluster.Discovery, to), cfg: cfg,
+	}
+	now.plan.Store(compiled)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- eng.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	now.kinds.logUnserved(compiled)
+	if want := `rule=shepherd kind=Sheep apiVersion=example.com/v1`; !strings.Contains(log.String(), want) {
+		t.Errorf("the log has no %s: %s", want, log.String())
+	}
+	const why = "the cluster has not served this kind since informd runs, so its resource is not known: Sheep of example.com/v1"
+	until(t, why, func() bool {
+		status := eng.Status().Rules[0]
+		return strings.Contains(status.Failure, why)
+	})
+	if err := now.nameKinds(ctx); err != nil || now.cfg != cfg {
+		t.Errorf("a kind that is not served was taken up: %v", err)
+	}
+	if len(acted) > 0 {
+		t.Errorf("there was an action: %v", <-acted)
+	}
+
+	server.Serve(sheep, "Sheep", true)
+	if err := now.nameKinds(ctx); err != nil || now.cfg == cfg {
+		t.Fatalf("it was not taken up: %v", err)
+	}
+	select {
+	case d := <-acted:
+		if d.Resource != sheep || d.Name != "dolly" {
+			t.Errorf("the action was about %s %s", object.ResourceName(d.Resource), d.Name)
+		}
+	case <-time.After(time.Minute):
+		t.Error("there was no action")
+	}
+	next, p := now.cfg, now.plan.Load()
+	if again, samePlan, err := now.kinds.named(ctx, next, p); again != next || samePlan != p || err != nil {
+		t.Errorf("what is named was asked for again: %v", err)
+	}
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute it is not so: %s", what)
+		}
+	}
+}
