@@ -38,8 +38,12 @@ func (m *fitting) status(a config.Action, source config.Source) {
 			fault = fmt.Sprintf("the API server drops the status of a new object: patch %s/status "+
 				"once the object is there", name)
 		case isOfStatus && !isStatus:
-			fault = fmt.Sprintf("the API server drops status here, because it is a subresource: "+
-				"write it in an action of its own, with resource: %s/status", name)
+			with := "resource: " + name + "/status"
+			if a.Kind.Kind != "" { // it has no resource to change
+				with = "{" + with + ", object: …}"
+			}
+			fault = "the API server drops status here, because it is a subresource: " +
+				"write it in an action of its own, with " + with
 		case isStatus && !isOfStatus && !alsoThroughStatus[field.name]:
 			fault = fmt.Sprintf("the API server drops %s here, because %s/status is about the status "+
 				"alone: write it in an action of its own, with resource: %[2]s", field.name, name)

@@ -3,6 +3,8 @@ package ruletest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +24,8 @@ type came struct {
 	fields map[string]any // in the form in which tests write events
 	lane   string         // events of one rule and object are in order
 	by     string         // who got it, for people
+	// resources are those of the actions, which an action with an object does not show.
+	resources []string
 }
 
 // newCame returns an event in the form in which tests write events. clockStart is the start of the
@@ -57,6 +61,7 @@ func newCame(ev simulate.Event, clockStart time.Time) came {
 	var actions []any
 	for _, a := range ev.Actions {
 		actions = append(actions, actionFields(a))
+		c.resources = append(c.resources, resourceOf(a))
 	}
 	set("actions", actions, len(actions) > 0)
 	switch {
@@ -85,13 +90,19 @@ func changeFields(e *handler.Event) map[string]any {
 	return f
 }
 
-// actionFields returns an action in the form in which manifests write it.
-func actionFields(a handler.Action) map[string]any {
+// resourceOf returns the resource of an action as manifests write it.
+func resourceOf(a handler.Action) string {
 	resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
 	if a.Subresource != "" {
 		resource += "/" + a.Subresource
 	}
-	f := map[string]any{"resource": resource}
+	return resource
+}
+
+// actionFields returns an action in the form in which manifests write it. An object that says its
+// kind stands for itself.
+func actionFields(a handler.Action) map[string]any {
+	f := map[string]any{"resource": resourceOf(a)}
 	set := func(name, value string) {
 		if value != "" {
 			f[name] = value
@@ -99,7 +110,11 @@ func actionFields(a handler.Action) map[string]any {
 	}
 	if a.Verb == handler.ActionApply || a.Verb == handler.ActionCreate {
 		o, _ := decode(a.Object).(map[string]any)
-		f["object"] = named(o, a)
+		o = named(o, a)
+		if isManifest(o) && a.Subresource == "" {
+			return map[string]any{a.Verb: o}
+		}
+		f["object"] = o
 		return map[string]any{a.Verb: f}
 	}
 	set("namespace", a.Namespace)
@@ -119,6 +134,55 @@ func actionFields(a handler.Action) map[string]any {
 		f[form] = decode(a.Patch)
 	}
 	return map[string]any{a.Verb: f}
+}
+
+// isManifest reports whether an object says its kind, so that it needs no resource beside it.
+func isManifest(o map[string]any) bool { return o["apiVersion"] != nil && o["kind"] != nil }
+
+// actionsAs returns the actions in the forms in which a test writes them: one that it writes with a
+// resource and an object has these.
+func (c came) actionsAs(want any) any {
+	got, _ := c.fields["actions"].([]any)
+	written, _ := want.([]any)
+	if len(written) != len(got) || len(c.resources) != len(got) {
+		return c.fields["actions"]
+	}
+	out := slices.Clone(got)
+	for i := range out {
+		for _, verb := range []string{handler.ActionApply, handler.ActionCreate} {
+			is, as := under(got[i], verb), under(written[i], verb)
+			if !isManifest(is) || as["resource"] == nil && as["object"] == nil {
+				continue
+			}
+			o, wantedObject := maps.Clone(is), under(as, "object")
+			for _, field := range []string{"apiVersion", "kind"} {
+				if wantedObject[field] == nil {
+					delete(o, field) // the resource says it
+				}
+			}
+			out[i] = map[string]any{verb: map[string]any{"resource": c.resources[i], "object": o}}
+		}
+	}
+	return out
+}
+
+// under returns the fields below a field, or nil.
+func under(v any, field string) map[string]any {
+	m, _ := v.(map[string]any)
+	in, _ := m[field].(map[string]any)
+	return in
+}
+
+// as returns the fields of the event in the forms in which a test writes them.
+func (c came) as(want map[string]any) map[string]any {
+	if want["actions"] == nil {
+		return c.fields
+	}
+	fields := maps.Clone(c.fields)
+	if actions := c.actionsAs(want["actions"]); actions != nil {
+		fields["actions"] = actions
+	}
+	return fields
 }
 
 // named adds the name of an action's object to it, if only the action has it.
@@ -210,7 +274,11 @@ func (c came) expected(shape map[string]any) map[string]any {
 		e["attempt"] = c.fields["attempt"]
 	}
 	for field, was := range shape {
-		if v := c.fields[field]; v != nil && field != "items" {
+		v := c.fields[field]
+		if field == "actions" {
+			v = c.actionsAs(was)
+		}
+		if v != nil && field != "items" {
 			e[field] = project(was, v)
 		}
 	}

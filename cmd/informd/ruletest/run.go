@@ -344,7 +344,7 @@ func (r *runner) expect(e *config.Expect, what string) {
 		lanes[i] = c.lane
 	}
 	v := match(len(wants), lanes, e.Exact, func(w, g int) int {
-		return distance(eventDifferences(wants[w], r.waiting[g].fields, e.Exact))
+		return distance(eventDifferences(wants[w], r.waiting[g].as(wants[w]), e.Exact))
 	})
 	if v.ok() {
 		return
@@ -356,7 +356,7 @@ func (r *runner) expect(e *config.Expect, what string) {
 		f.message = fmt.Sprintf("%s.expect[%d] did not come", what, w)
 		if g, ok := v.nearest[w]; ok {
 			f.nearest = &r.waiting[g]
-			f.differences = eventDifferences(wants[w], f.nearest.fields, e.Exact)
+			f.differences = eventDifferences(wants[w], f.nearest.as(wants[w]), e.Exact)
 			unexplained = slices.DeleteFunc(unexplained, func(u int) bool { return u == g })
 			f.details = append([]string{"nearest that came: " + f.nearest.String()},
 				explain(f.differences)...)
