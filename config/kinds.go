@@ -96,8 +96,7 @@ func (p *parser) nameKinds() {
 	})
 	p.config.eachAction(func(a *Action) {
 		if a.isUnnamed() && a.Kind.Group == "" {
-			p.mistakes = append(p.mistakes, a.KindAt.Mistake(0, fmt.Sprintf("there is no kind %s in %s%s",
-				a.Kind.Kind, a.Kind.GroupVersion(), adviceOnKind(a.Kind))))
+			p.mistakes = append(p.mistakes, a.KindAt.Mistake(0, unknownKind(a.Kind)))
 		}
 	})
 }
@@ -141,11 +140,14 @@ func (c *Config) MistakenKinds(give string) (mistakes Mistakes) {
 		if !a.isUnnamed() || a.Kind.Group == "" { // Parse has reported it
 			return
 		}
-		version := a.Kind.GroupVersion().String()
-		advice := cmp.Or(adviceOnKind(a.Kind), fmt.Sprintf(": give its CustomResourceDefinition with %s, "+
-			"or write {resource: %s/PLURAL, object: …}", give, version))
-		mistakes = append(mistakes, a.KindAt.Mistake(0, fmt.Sprintf(
-			"no schema says which resource the kind %s of %s is%s", a.Kind.Kind, version, advice)))
+		message := unknownKind(a.Kind)
+		if message == "" {
+			version := a.Kind.GroupVersion()
+			message = fmt.Sprintf("no schema says which resource the kind %s of %s is: give its "+
+				"CustomResourceDefinition with %s, or write {resource: %[2]s/PLURAL, object: …}",
+				a.Kind.Kind, version, give)
+		}
+		mistakes = append(mistakes, a.KindAt.Mistake(0, message))
 	})
 	return mistakes
 }
@@ -207,8 +209,9 @@ var builtInKinds = sync.OnceValue(func() map[schema.GroupVersionKind]string {
 	return all
 })
 
-// adviceOnKind returns what the author of an unknown kind probably meant, or "".
-func adviceOnKind(unknown schema.GroupVersionKind) string {
+// unknownKind says that there is no such kind, and what its author probably meant. It returns "" for a
+// kind of a group that others than Kubernetes may have, if nobody can tell.
+func unknownKind(unknown schema.GroupVersionKind) string {
 	var beside []string // kinds of the same group and version
 	elsewhere := ""     // the best apiVersion of a kind of that name
 	for kind := range builtInKinds() {
@@ -220,12 +223,16 @@ func adviceOnKind(unknown schema.GroupVersionKind) string {
 			elsewhere = version
 		}
 	}
-	if elsewhere != "" {
-		return ": write apiVersion: " + elsewhere
-	}
 	slices.Sort(beside)
-	if near := nearest.Name(unknown.Kind, beside); near != "" {
-		return didYouMean(near)
+	near := nearest.Name(unknown.Kind, beside)
+	message := fmt.Sprintf("there is no kind %s in %s", unknown.Kind, unknown.GroupVersion())
+	switch {
+	case elsewhere != "":
+		return message + ": write apiVersion: " + elsewhere
+	case near != "":
+		return message + didYouMean(near)
+	case unknown.Group == "":
+		return message
 	}
 	return ""
 }

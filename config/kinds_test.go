@@ -83,8 +83,8 @@ func TestKindsNameResources(t *testing.T) {
 	}
 
 	const report = `a.yaml:20:47: no schema says which resource the kind Wool of example.com/v1 is: give its CustomResourceDefinition with -f, or write {resource: example.com/v1/PLURAL, object: …}
-a.yaml:21:42: no schema says which resource the kind NetworkPolicy of policy/v1 is: write apiVersion: networking.k8s.io/v1
-a.yaml:22:40: no schema says which resource the kind Deploymnt of apps/v1 is; did you mean "Deployment"?
+a.yaml:21:42: there is no kind NetworkPolicy in policy/v1: write apiVersion: networking.k8s.io/v1
+a.yaml:22:40: there is no kind Deploymnt in apps/v1; did you mean "Deployment"?
 `
 	var got strings.Builder
 	for _, m := range read.MistakenKinds("-f") {

@@ -49,7 +49,7 @@ Expressions and actions are checked against schemas: a field that no object can 
 that is never true, a value of the wrong type. The schemas of Kubernetes' own resources are built in.
 Those of others come from CustomResourceDefinitions among the manifests, and from --schemas: files or
 folders of CustomResourceDefinitions, or what informd schemas save has written. What has no schema
-is not checked.
+is not checked. Schemas also say which resource the kind of an object below apply or create is.
 
 With --handlers, it also starts the handlers that have a command, each confined as its manifest
 says. They must describe themselves and accept their config, and this user on this machine must be
