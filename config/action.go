@@ -235,6 +235,7 @@ func (r *reader) object(n *yaml.Node, what string) *Value {
 	case metadata.Kind == yaml.MappingNode && child(metadata, "name") == nil:
 		r.mistake(metadata, "%s.metadata needs a name", what)
 	case metadata.Kind == yaml.MappingNode:
+		r.withoutOwn(metadata, what)
 		for _, name := range []string{"name", "namespace"} {
 			n := child(metadata, name)
 			if n == nil || n.Kind != yaml.ScalarNode {
@@ -247,6 +248,18 @@ func (r *reader) object(n *yaml.Node, what string) *Value {
 		}
 	}
 	return r.template(n, what)
+}
+
+// withoutOwn reports what a manifest of kubectl get -o yaml has in its metadata and no write may have.
+func (r *reader) withoutOwn(metadata *yaml.Node, what string) {
+	for _, name := range []string{"uid", "resourceVersion", "managedFields"} {
+		n := child(metadata, name)
+		isConstant := n != nil && (n.Kind != yaml.ScalarNode ||
+			n.ShortTag() != "!!null" && !strings.Contains(n.Value, "${"))
+		if isConstant {
+			r.mistake(n, "%s.metadata.%s is the API server's: leave it out", what, name)
+		}
+	}
 }
 
 // child returns the value of a key, or nil.

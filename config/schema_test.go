@@ -89,7 +89,7 @@ var beyondSchema = regexp.MustCompile(strings.Join([]string{
 	`^anchors and aliases`, ` as a tag, and tags are`, ` cannot be written as JSON$`,
 	// the text of a value
 	`^spec\.resource "`, ` dns:///`, ` the DNS server `, ` DNS name or an IP`, `^spec\.user must`, `^informd sets `, `^a list is no object`,
-	` must be (0 or )?from [0-9.]+(ms|s|m|h|Mi) `, ` number of cores`, ` is not an apiVersion`,
+	` must be (0 or )?from [0-9.]+(ms|s|m|h|Mi) `, ` number of cores`, ` is not an apiVersion`, ` is the API server's: `,
 }, "|"))
 
 func compiled(t *testing.T) *jsonschema.Schema {

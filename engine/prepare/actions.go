@@ -79,8 +79,8 @@ func (p *Recipe) Unserved(made []rule.Step) error {
 	for i, kind := range kinds {
 		names[i] = fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
 	}
-	return fmt.Errorf("the cluster has not served this kind since informd runs, so its resource is not "+
-		"known: %s", strings.Join(names, ", "))
+	return fmt.Errorf("informd has not found this kind in the cluster, and goes on when the cluster "+
+		"serves it: %s", strings.Join(names, ", "))
 }
 
 // items returns what [rule.Items] stands for, the newest change last; nil if the rule has no group.

@@ -131,11 +131,11 @@ func TestPrepare(t *testing.T) {
 			want: "added/2 failed: attach x: internal failure while evaluating rejected"},
 		{name: "it acts", spec: acts, version: "2", want: `added/2 apply made prunes`},
 		{name: "it acts no more outside", spec: acts, version: "2", draft: delivery.Draft{Renew: true}, now: []string{"0"}, want: "nothing"},
-		{name: "a kind is not served", spec: unserved, version: "2", want: "added/2 the cluster has not served this kind since informd runs, " +
-			"so its resource is not known: Sheep of example.com/v1"},
+		{name: "a kind is not served", spec: unserved, version: "2", want: "added/2 informd has not found this kind in the cluster, " +
+			"and goes on when the cluster serves it: Sheep of example.com/v1"},
 		{name: "a kind is not served, and not needed", spec: unserved, version: "1", want: "added/1 delete a"},
 		{name: "a kind is not served, and prune is to find its objects", spec: "prune: true, " + unserved, version: "1",
-			want: "added/1 the cluster has not served this kind since informd runs, so its resource is not known: Sheep of example.com/v1"},
+			want: "added/1 informd has not found this kind in the cluster, and goes on when the cluster serves it: Sheep of example.com/v1"},
 		{name: "with a handler, it is told first", spec: both, version: "2", draft: delivery.Draft{Undecided: true}, want: `added/2 "2" selected`},
 		{name: "the handler is told of it outside, too", spec: both, version: "2", draft: delivery.Draft{Renew: true}, now: []string{"0"}, want: `added/0 "0"`},
 		{name: "it acts once the handler is done", spec: both, version: "2", draft: delivery.Draft{Payload: []byte(`"2"`), Acknowledged: true}, want: `added/2 "2" apply made prunes`},

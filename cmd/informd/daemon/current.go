@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/launch"
@@ -149,6 +151,10 @@ func (c *current) takeUp(
 	for _, name := range rules.Leaving {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, engine.Left))
 	}
+	eachUnserved(compiled, func(rule string, kind schema.GroupVersionKind) {
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: the cluster does not serve the kind %s of "+
+			"%s, or does not answer; the rule's actions wait for it", rule, kind.Kind, kind.GroupVersion()))
+	})
 	if rules.Dropped > 0 {
 		done.Notes = append(done.Notes, fmt.Sprintf("dropped %d %s that waited for rules that are gone",
 			rules.Dropped, cli.Plural(rules.Dropped, "event")))

@@ -83,14 +83,21 @@ func (k *kinds) ask(ctx context.Context, all []k8s.GroupVersionKind) map[k8s.Gro
 
 // logUnserved logs the rules that wait for kinds.
 func (k *kinds) logUnserved(p *plan.Plan) {
+	eachUnserved(p, func(rule string, kind k8s.GroupVersionKind) {
+		k.log.Warn("the cluster does not serve a kind that a rule applies or creates, or does not "+
+			"answer; the rule's actions wait for it", "rule", rule, "kind", kind.Kind,
+			"apiVersion", kind.GroupVersion().String())
+	})
+}
+
+// eachUnserved visits the kinds that rules wait for.
+func eachUnserved(p *plan.Plan, visit func(rule string, kind k8s.GroupVersionKind)) {
 	for _, r := range p.Rules {
 		if r.Actions == nil {
 			continue
 		}
 		for _, kind := range r.Actions.Unserved {
-			k.log.Warn("the cluster does not serve a kind that a rule applies or creates, or does not "+
-				"answer; the rule's actions wait for it", "rule", r.Name, "kind", kind.Kind,
-				"apiVersion", kind.GroupVersion().String())
+			visit(r.Name, kind)
 		}
 	}
 }

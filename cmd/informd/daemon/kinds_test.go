@@ -77,7 +77,7 @@ func TestKindsThatComeLater(t *testing.T) {
 	if want := `rule=shepherd kind=Sheep apiVersion=example.com/v1`; !strings.Contains(log.String(), want) {
 		t.Errorf("the log has no %s: %s", want, log.String())
 	}
-	const why = "the cluster has not served this kind since informd runs, so its resource is not known: Sheep of example.com/v1"
+	const why = "informd has not found this kind in the cluster, and goes on when the cluster serves it: Sheep of example.com/v1"
 	until(t, why, func() bool {
 		status := eng.Status().Rules[0]
 		return strings.Contains(status.Failure, why)
