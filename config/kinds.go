@@ -111,7 +111,8 @@ func (c *Config) NameKinds(known Kinds) {
 	})
 }
 
-// Named returns a copy of the configuration in which NameKinds has named more resources.
+// Named returns a copy of the configuration, without its tests, in which NameKinds has named more
+// resources.
 func (c *Config) Named(known Kinds) *Config {
 	named := *c
 	named.Rules = slices.Clone(c.Rules)
@@ -120,7 +121,6 @@ func (c *Config) Named(known Kinds) *Config {
 	}
 	named.Tests = nil
 	named.NameKinds(known)
-	named.Tests = c.Tests
 	return &named
 }
 

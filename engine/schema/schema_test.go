@@ -199,6 +199,9 @@ func TestCondense(t *testing.T) {
 	if !ok {
 		t.Fatal("there are no pods")
 	}
+	if resource := c.ResourceOf(k8s.GroupVersionKind{Version: "v1", Kind: "Pod"}); resource != "pods" {
+		t.Errorf("the resource of the kind Pod is %q", resource)
+	}
 	for _, name := range []string{"old", "new", "phase"} {
 		if _, ok := pod.Field(name); !ok {
 			t.Errorf("there can be no %s", name)
