@@ -372,9 +372,10 @@ func (g *gathering) tellGroup(of *group, now int64) bool {
 		return true
 	}
 	newest := taken[len(taken)-1]
-	d := newest.value
+	d, since := newest.value, newest.since
 	for _, c := range taken {
 		g.remove(of, c)
+		since = timing.Earlier(since, c.since)
 		if c != newest {
 			d.Items = append(d.Items, delivery.Item{
 				Delta: c.value.Delta, Payload: c.value.Payload,
@@ -382,7 +383,7 @@ func (g *gathering) tellGroup(of *group, now int64) bool {
 			})
 		}
 	}
-	g.lane.queue.Add(newest.key, d)
+	g.lane.queue.AddSince(newest.key, d, since)
 	of.wasTold, of.told, of.key = true, now, newest.key
 	if g.opts.Told != nil {
 		g.opts.Told(of.id, Told{At: g.lane.dispatcher.opts.Clock.Now(), Key: newest.key})
@@ -599,7 +600,7 @@ func (g *gathering) adopt(loaded []*gathered) {
 	if of := g.groups[rule.Group{}]; g.opts.Ends && len(g.unloaded) == 0 && of != nil {
 		for _, c := range g.empty(of) {
 			g.unrecord(c)
-			g.lane.queue.Add(c.key, c.value)
+			g.lane.queue.AddSince(c.key, c.value, c.since)
 		}
 		g.schedule(of)
 	}

@@ -248,7 +248,7 @@ func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
 		Items: letter.Items, Rule: delivery.NameIn(letter.ID),
-	})
+	}, letter.Since)
 }
 
 // Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and

@@ -162,10 +162,10 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 			made, failed = failed[last:], failed[:last]
 		}
 		for _, item := range failed {
-			queue.Add(item.Delta.Key(), delivery.Delivery{
+			queue.AddSince(item.Delta.Key(), delivery.Delivery{
 				Delta: item.Delta, Payload: item.Payload,
 				Stale: item.Stale, Undecided: item.Undecided,
-			})
+			}, f.item.Since)
 		}
 		if ended = len(made) == 0; ended {
 			f.lane.done(f.item.Key)

@@ -80,12 +80,12 @@ func (q *Queue[K, V]) count(a *away[V], count int, bytes int64) {
 
 // leaveToStore appends v to e's values in the store alone, and reports whether the store had room.
 // Values in memory behind those that are away go away as well.
-func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
+func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64, since time.Time) bool {
 	if q.opts.Store == nil || e.away.open() && e.away.sealed || !q.opts.Store.Room(size) {
 		return false
 	}
-	now := q.opts.Now()
-	a := q.leaving(e, now)
+	since = q.since(since)
+	a := q.leaving(e, since)
 	for a.behind != nil {
 		val := a.behind.item
 		q.leave(e, val)
@@ -98,7 +98,7 @@ func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
 	}
 	a.last = n
 	q.count(a, 1, size)
-	q.opts.Store.Put(n, e.key, Record[V]{Value: v, Since: now, Sent: q.doubt})
+	q.opts.Store.Put(n, e.key, Record[V]{Value: v, Since: since, Sent: q.doubt})
 	return true
 }
 

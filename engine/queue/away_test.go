@@ -93,8 +93,8 @@ func TestRestore(t *testing.T) {
 			q.Add("web", change{"updated", "1", state})
 		}
 		q.Retry("web", take(t, q), time.Hour)
-		q.Redrive("web", change{"added", "1", 100})
-		q.Redrive("web", change{"added", "1", 101})
+		q.Redrive("web", change{"added", "1", 100}, time.Time{})
+		q.Redrive("web", change{"added", "1", 101}, time.Time{})
 		d.write()
 		q.Close()
 
@@ -105,7 +105,7 @@ func TestRestore(t *testing.T) {
 		equal(t, "away", q.Stats().Away, 8)
 		equal(t, "loads", d.loads, 0)
 		q.Add("web", change{"updated", "1", 6})
-		q.Redrive("api", change{"added", "2", 0})
+		q.Redrive("api", change{"added", "2", 0}, time.Time{})
 		if err := refill(q); err != nil {
 			t.Fatal(err)
 		}
@@ -216,15 +216,15 @@ func TestRedriveBesideRestored(t *testing.T) {
 		o := Options[string, change]{Every: true, Store: d}
 		q := newChanges(o)
 		q.Add("web", change{"updated", "1", 5})
-		q.Redrive("web", change{"updated", "1", 1})
+		q.Redrive("web", change{"updated", "1", 1}, time.Time{})
 		d.write()
 		q.Close()
 		time.Sleep(time.Second)
 		q = d.crash(o)
-		q.Redrive("web", change{"updated", "1", 2})
+		q.Redrive("web", change{"updated", "1", 2}, time.Time{})
 		d.write()
 		equal(t, "at once", take(t, q).state, 2)
-		q.Redrive("web", change{"updated", "1", 3})
+		q.Redrive("web", change{"updated", "1", 3}, time.Time{})
 		d.write()
 		q.Done("web") // the store does not write this
 		equal(t, "taken", drain(t, q), map[string][]int{"web": {3, 1, 5}})

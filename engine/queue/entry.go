@@ -50,11 +50,38 @@ func (q *Queue[K, V]) entry(key K) *entry[K, V] {
 	return e
 }
 
-func (q *Queue[K, V]) newValue(v V, n uint64, size int64) *value[V] {
-	val := &value[V]{v: v, n: n, size: size, since: q.opts.Now()}
+// newValue returns a value that was first added at since; zero means now.
+func (q *Queue[K, V]) newValue(v V, n uint64, size int64, since time.Time) *value[V] {
+	val := &value[V]{v: v, n: n, size: size, since: q.since(since)}
 	val.place.item, val.age.item = val, val
-	q.age.pushBack(&val.age)
+	q.enlist(val)
 	return val
+}
+
+// since returns a time, or now if it is zero or yet to come.
+func (q *Queue[K, V]) since(since time.Time) time.Time {
+	if now := q.opts.Now(); since.IsZero() || since.After(now) {
+		return now
+	}
+	return since
+}
+
+// enlist puts val into age in the order of time. Its place is near an end: nearly all values are the
+// newest, and those that come back are old. So enlist searches from both ends.
+func (q *Queue[K, V]) enlist(val *value[V]) {
+	oldest, newest := q.age.front, q.age.back
+	for newest != nil {
+		switch {
+		case !newest.item.since.After(val.since):
+			q.age.insertBefore(&val.age, newest.next)
+			return
+		case oldest.item.since.After(val.since):
+			q.age.insertBefore(&val.age, oldest)
+			return
+		}
+		oldest, newest = oldest.next, newest.prev
+	}
+	q.age.pushBack(&val.age)
 }
 
 // wait makes val wait in front of before, or last if before is nil.

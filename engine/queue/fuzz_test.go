@@ -264,7 +264,7 @@ func compare(t *testing.T, program []byte) {
 			o.putBack(key, after, used, shorten)
 		case 6:
 			c := change{"updated", "1", state}
-			q.Redrive(key, c)
+			q.Redrive(key, c, time.Time{})
 			o.redrive(key, c)
 		case 7:
 			time.Sleep(time.Duration(next()&3) * time.Second)

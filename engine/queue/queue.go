@@ -158,9 +158,12 @@ func (q *Queue[K, V]) reconfigure(o Options[K, V]) news[K, V] {
 
 // Add puts v behind the values that wait for key, or merges it with the last of them. It never
 // blocks.
-func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
+func (q *Queue[K, V]) Add(key K, v V) { q.AddSince(key, v, time.Time{}) }
 
-func (q *Queue[K, V]) add(key K, v V) (n news[K, V]) {
+// AddSince does what Add does with a value that is older than this call. A zero since means now.
+func (q *Queue[K, V]) AddSince(key K, v V, since time.Time) { q.notify(q.add(key, v, since)) }
+
+func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -171,7 +174,7 @@ func (q *Queue[K, V]) add(key K, v V) (n news[K, V]) {
 	e := q.entry(key)
 	size := q.opts.Size(v)
 	full := q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes)
-	if full && q.leaveToStore(e, v, size) {
+	if full && q.leaveToStore(e, v, size, since) {
 		return q.news(q.settle(e))
 	}
 	if last := e.back(); last != nil && (full || !q.opts.Every) {
@@ -185,7 +188,7 @@ func (q *Queue[K, V]) add(key K, v V) (n news[K, V]) {
 			q.dropOldest(e)
 		}
 	}
-	val := q.newValue(v, q.nextNumber(), size)
+	val := q.newValue(v, q.nextNumber(), size, since)
 	val.sent = q.doubt
 	q.wait(e, val, nil)
 	if e.away.open() && e.away.behind == nil {
@@ -206,21 +209,22 @@ func (q *Queue[K, V]) Doubt(on bool) {
 
 // Redrive hands out v once more after its user gave it up. The queue never merges v, and hands it
 // out ahead of all other values of key. The caller must know whether newer values have been dealt
-// with meanwhile. ok is false if the queue is closed.
-func (q *Queue[K, V]) Redrive(key K, v V) (ok bool) {
-	news, ok := q.redrive(key, v)
+// with meanwhile. since is when v was first added; zero means now. ok is false if the queue is
+// closed.
+func (q *Queue[K, V]) Redrive(key K, v V, since time.Time) (ok bool) {
+	news, ok := q.redrive(key, v, since)
 	q.notify(news)
 	return ok
 }
 
-func (q *Queue[K, V]) redrive(key K, v V) (_ news[K, V], ok bool) {
+func (q *Queue[K, V]) redrive(key K, v V, since time.Time) (_ news[K, V], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return news[K, V]{}, false
 	}
 	e := q.entry(key)
-	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v))
+	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v), since)
 	val.sent, val.redriven = true, true
 	if e.away.open() && e.away.after < firstNumber {
 		e.away.redriven = append(e.away.redriven, val.n)

@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		q.Retry("in flight", change{"added", "1", 1}, 0)
-		q.Redrive("redriven", change{"added", "1", 1})
+		q.Redrive("redriven", change{"added", "1", 1}, time.Time{})
 		q.Add("new", change{"added", "1", 1})
 		takeNone(t, q)
 		equal(t, "stats", q.Stats(), Stats{})
@@ -381,4 +381,38 @@ func TestTakeOutOfTurn(t *testing.T) {
 	if item, ok := q.Take(); !ok || item.Key != 3 {
 		t.Errorf("after its turn: %d", item.Key)
 	}
+}
+
+// Values that are older than their call count from then on, in whatever order they come.
+func TestOldestOfOlderValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[string, change]{})
+		defer q.Close()
+		time.Sleep(time.Hour)
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+		oldest := func(want time.Duration) {
+			t.Helper()
+			equal(t, "age", q.Stats().OldestAge, want)
+		}
+		q.Add("a", change{"added", "1", 1})
+		oldest(0)
+		q.AddSince("b", change{"added", "1", 1}, ago(-time.Minute)) // a clock was set
+		oldest(0)
+		q.AddSince("c", change{"added", "1", 1}, ago(20*time.Second))
+		q.AddSince("d", change{"added", "1", 1}, ago(10*time.Second))
+		q.Redrive("e", change{"added", "1", 1}, ago(30*time.Second))
+		q.AddSince("f", change{"added", "1", 1}, ago(15*time.Second))
+		for range 6 {
+			item, _ := q.Take()
+			switch item.Key {
+			case "c":
+				oldest(30 * time.Second)
+				equal(t, "since", item.Since, ago(20*time.Second))
+			case "e":
+				oldest(30 * time.Second)
+			}
+			q.Done(item.Key)
+		}
+		oldest(0)
+	})
 }

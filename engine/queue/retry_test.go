@@ -136,7 +136,7 @@ func TestRedrivenValueGoesFirstUnmerged(t *testing.T) {
 	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"updated", "1", 7})
 	seven := take(t, q)
-	q.Redrive("web", change{"added", "1", 1}) // given up long ago
+	q.Redrive("web", change{"added", "1", 1}, time.Time{}) // given up long ago
 	q.Add("web", change{"updated", "1", 8})
 	q.Retry("web", seven, 0)
 

@@ -139,7 +139,7 @@ func (w *lives) tell(what told) {
 	w.unwritten = append(w.unwritten, what)
 	if what.redriven {
 		w.redriven[what.c.state] = false
-		w.q.Redrive(what.key, what.c)
+		w.q.Redrive(what.key, what.c, time.Time{})
 		return
 	}
 	w.q.Add(what.key, what.c)
