@@ -78,9 +78,11 @@ func (c *counting) full() error {
 	if c == nil || c.lost.Swap(0) == 0 {
 		return nil
 	}
-	return fmt.Errorf("count: it has more than %d open windows, or %d events in them: "+
-		"informd dropped the oldest", count.MaxWindows, count.MaxEvents)
+	return errFullCount
 }
+
+var errFullCount = fmt.Errorf("count: it has more than %d open windows, or %d events in them: "+
+	"informd dropped the oldest", count.MaxWindows, count.MaxEvents)
 
 // countDecided counts an event that was decided at its delivery. It implements the Count of
 // dispatch.LaneOptions.

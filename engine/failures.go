@@ -11,6 +11,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/internal/seldom"
 )
 
@@ -29,6 +30,31 @@ type ExpressionFailure struct {
 	Reason string // without contents of objects
 	Key    delta.Key
 	At     time.Time
+	Fault  Fault
+}
+
+// Fault says what a failure of a rule or index comes from, so that somebody can mend it.
+type Fault string
+
+// The faults.
+const (
+	OfExpression Fault = "expression"
+	OfObject     Fault = "object"  // a text of it, or of what is looked up, does not say what it should
+	OfBound      Fault = "bound"   // a count was too large, and informd dropped a part of it
+	OfInformd    Fault = "informd" // it has panicked
+)
+
+func faultOf(err error) Fault {
+	_, hasPanicked := errors.AsType[*unqueuedError](err)
+	switch {
+	case hasPanicked:
+		return OfInformd
+	case errors.Is(err, errFullCount):
+		return OfBound
+	case expr.IsUnreadable(err):
+		return OfObject
+	}
+	return OfExpression
 }
 
 func newFailures(log *slog.Logger, c clock.PassiveClock) *failures {
@@ -47,7 +73,7 @@ func (f *failures) add(err error, key delta.Key) {
 		return
 	}
 	count, message, now := f.count.Add(1), err.Error(), f.clock.Now()
-	f.last.Store(&ExpressionFailure{Reason: message, Key: key, At: now})
+	f.last.Store(&ExpressionFailure{Reason: message, Key: key, At: now, Fault: faultOf(err)})
 	panicked := new(unqueuedError)
 	isPanic := errors.As(err, &panicked)
 	if isPanic {
@@ -64,6 +90,10 @@ func (f *failures) add(err error, key delta.Key) {
 		log.Error("informd has panicked while it queued an event, which is a dead letter now: "+
 			"please report this", "id", panicked.id,
 			"panic", fmt.Sprintf("%T", panicked.what), "stack", string(panicked.stack))
+		return
+	}
+	if faultOf(err) == OfBound {
+		log.Warn("a rule has forgotten a part of what it counts", "error", message, "failures", count)
 		return
 	}
 	log.Warn("an expression failed", "error", message, "failures", count)

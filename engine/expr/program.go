@@ -182,7 +182,7 @@ func (p *Program) Time(env *Env) (at time.Time, ok bool, err error) {
 		case !isTime:
 			return notTime(v)
 		case t.Before(earliest) || t.After(latest):
-			return value.Errorf("the expression gives a time outside of the years 1 to 9999")
+			return value.ErrYear
 		}
 		at, ok = t, true
 		return nil

@@ -20,6 +20,10 @@ var (
 	errInternal = errors.New("internal failure while evaluating")
 )
 
+// IsUnreadable reports whether an evaluation failed because of what a text says, and not because of
+// the expression: see value.IsUnreadable.
+func IsUnreadable(err error) bool { return value.IsUnreadable(err) }
+
 // eval evaluates one node of the syntax tree.
 type eval func(*run) (any, error)
 

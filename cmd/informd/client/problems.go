@@ -67,7 +67,7 @@ func metricProblems(
 			"metric %s has %d series, as many as it may: %s", m.Name, m.Max, what)
 	}
 	if e := m.LastError; e != nil && now.Sub(e.At) < recently {
-		add("mend the expression", "metric %s: %s", m.Name, failedExpression(m.Errors, e, now))
+		add(advice(e), "metric %s: %s", m.Name, failedExpression(m.Errors, e, now))
 	}
 }
 
@@ -94,7 +94,7 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 	}
 	misfitProblems("source "+s.Name, s.Misfits, add)
 	if s.IndexErrors > 0 {
-		add("mend the expression; the log has the error",
+		add("the log has the error: mend the expression, or the object if a text of it is wrong",
 			"source %s has index expressions that failed, %d %s",
 			s.Name, s.IndexErrors, cli.Plural(int(s.IndexErrors), "time"))
 	}
@@ -201,7 +201,7 @@ func ruleProblems(
 	}
 	misfitProblems("rule "+r.Name, r.Misfits, add)
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
-		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))
+		add(advice(e), "rule %s: %s", r.Name, expressionError(r, now))
 	}
 	if r.Dead > 0 {
 		add(flags.command("dead", "list", "--rule", r.Name), "rule %s has %d dead %s",
@@ -220,14 +220,35 @@ func waiting(n int) string {
 	return "deliveries wait"
 }
 
+// advice says what to do about a failure.
+func advice(e *control.ExpressionError) string {
+	switch e.Fault {
+	case "object":
+		who := e.Object
+		if who == "" {
+			who = "the object"
+		}
+		return "mend the text of " + who + " that cannot be read, or have the expression expect it"
+	case "bound":
+		return "let it count by fewer values, or within a shorter time"
+	case "informd":
+		return "this is a defect of informd: please report it, with the log"
+	}
+	return "mend the expression"
+}
+
 // expressionError describes the last failure of a rule's expressions.
 func expressionError(r control.RuleStatus, now time.Time) string {
 	return failedExpression(r.Errors, r.LastError, now)
 }
 
 func failedExpression(times uint64, e *control.ExpressionError, now time.Time) string {
-	text := fmt.Sprintf("an expression failed %d %s, last %s ago",
-		times, cli.Plural(int(times), "time"), age(now, e.At))
+	what := "an expression failed"
+	if e.Fault == "bound" || e.Fault == "informd" {
+		what = "failed"
+	}
+	text := fmt.Sprintf("%s %d %s, last %s ago",
+		what, times, cli.Plural(int(times), "time"), age(now, e.At))
 	return text + after(" on ", e.Object) + ": " + e.Reason
 }
 

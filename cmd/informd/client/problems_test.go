@@ -150,3 +150,31 @@ func TestNextRounds(t *testing.T) {
 		}
 	}
 }
+
+// The advice about a failure names who is at fault.
+func TestAdviceAboutFailures(t *testing.T) {
+	now := time.Now()
+	for fault, want := range map[string][2]string{
+		"":           {"an expression failed 2 times, last 60s ago on shop/a: r", "mend the expression"},
+		"expression": {"an expression failed 2 times, last 60s ago on shop/a: r", "mend the expression"},
+		"object": {"an expression failed 2 times, last 60s ago on shop/a: r",
+			"mend the text of shop/a that cannot be read, or have the expression expect it"},
+		"bound":   {"failed 2 times, last 60s ago on shop/a: r", "let it count by fewer values, or within a shorter time"},
+		"informd": {"failed 2 times, last 60s ago on shop/a: r", "this is a defect of informd: please report it, with the log"},
+	} {
+		e := &control.ExpressionError{Reason: "r", Object: "shop/a", At: now.Add(-time.Minute), Fault: fault}
+		s := control.Status{
+			Rules:   []control.RuleStatus{{Name: "x", State: control.RuleActive, Errors: 2, LastError: e}},
+			Metrics: []control.MetricStatus{{Name: "x", Rule: "x", Errors: 2, LastError: e}},
+		}
+		all := problems(s, new(controlFlags), now)
+		if len(all) != 2 {
+			t.Fatalf("%s: %+v", fault, all)
+		}
+		for i, of := range []string{"rule", "metric"} {
+			if all[i].what != of+" x: "+want[0] || all[i].todo != want[1] {
+				t.Errorf("%q of a %s: %+v", fault, of, all[i])
+			}
+		}
+	}
+}

@@ -254,6 +254,8 @@ type ExpressionError struct {
 	Reason string    `json:"reason"`
 	Object string    `json:"object,omitempty"` // NAMESPACE/NAME, or NAME
 	At     time.Time `json:"at"`
+	// Fault says what it comes from: the expression, the object, a bound or informd.
+	Fault string `json:"fault,omitempty"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and

@@ -124,7 +124,9 @@ func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
 	if e == nil {
 		return nil
 	}
-	return &control.ExpressionError{Reason: e.Reason, Object: e.Key.String(), At: e.At}
+	return &control.ExpressionError{
+		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault),
+	}
 }
 
 func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus {

@@ -54,4 +54,4 @@ func notAfter(m *Meter, args []any) (any, error) {
 	}
 }
 
-var errNoCertificate = Errorf(`"notAfter" finds no certificate in its argument`)
+const errNoCertificate Error = `"notAfter" finds no certificate in its argument`

@@ -1,6 +1,10 @@
 package value
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Bounds of one evaluation.
 const (
@@ -17,6 +21,19 @@ func (e Error) Error() string { return string(e) }
 // Errorf makes an Error. Its arguments are names of operators, functions, kinds and keys that stand
 // in the expression's text, never values.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
+
+// IsUnreadable reports whether an evaluation failed because of what a text says: it is no number, time,
+// quantity or whatever else the expression reads from it. Where the text is an object's, the object is
+// at fault. Most other errors are about kinds of values, which the expression has to expect.
+func IsUnreadable(err error) bool {
+	e, ok := errors.AsType[Error](err)
+	return ok && (strings.HasSuffix(string(e), " cannot parse its argument") ||
+		strings.HasSuffix(string(e), ": the string cannot be parsed") ||
+		e == errNoCertificate || e == errPattern || e == ErrYear)
+}
+
+// ErrYear is the error about a time that no calendar has.
+const ErrYear Error = "the expression gives a time outside of the years 1 to 9999"
 
 // The errors of evaluations that exceed a bound.
 var (

@@ -115,6 +115,8 @@ func (m *Meter) in(needle, list any) (bool, error) {
 	return false, Errorf(`operator "in" needs a list or a map, not %s`, Some(list))
 }
 
+const errPattern Error = `"matches" cannot use its pattern`
+
 func (m *Meter) matches(a, b any) (any, error) {
 	_, text, ok, err := twoStrings("matches", a, b)
 	if err != nil || !ok {
@@ -122,7 +124,7 @@ func (m *Meter) matches(a, b any) (any, error) {
 	}
 	re, err := CompilePattern(text)
 	if err != nil {
-		return nil, Errorf(`"matches" cannot use its pattern`)
+		return nil, errPattern
 	}
 	m.Steps -= re.size
 	if err := m.Alloc(re.size * sizeInstruction); err != nil {
