@@ -186,3 +186,59 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		t.Error("a handler that could read Secrets for a moment is taken for one that never could")
 	}
 }
+
+// What a rule changes itself is neither a match nor counted by its metrics, however early the watch
+// event comes. The trail has it as its own.
+func TestOwnChangesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	version := func(size string) string {
+		o := l.server.Apply(configMaps, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a"},"data":{"size":%q}}`, size))
+		return o.GetResourceVersion()
+	}
+	at := version("1")
+	e, stop := l.startWith(sourceWith(bySize)+`---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: acts}
+spec: {source: maps, actions: [{delete: {}, if: 'false'}], metrics: [{name: acts_total, type: counter}]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: simply}
+spec: {source: maps, actions: [{delete: {}, if: 'false'}]}
+`, &teller{})
+	defer stop()
+	matches := func(n, own uint64) {
+		t.Helper()
+		for _, name := range []string{"acts", "simply"} {
+			l.holds(fmt.Sprintf("rule %s has %d matches and made %d changes", name, n, own), func() bool {
+				r := e.Status().Rules[slices.IndexFunc(e.Status().Rules, func(r RuleStatus) bool { return r.Name == name })]
+				return r.Matches == n && r.Own == own
+			})
+		}
+		l.measures(e, "by_size{"+fmt.Sprint(n+own)+"}=1", fmt.Sprintf("acts_total{}=%d", n))
+	}
+	matches(1, 0)
+	var ends []func(from, to string)
+	for _, rule := range []string{"acts", "simply"} {
+		ends = append(ends, e.acting.writes.Begin(configMaps, delta.Key{Namespace: "shop", Name: "a"}, rule, action.Cause{}))
+	}
+	from := at
+	at = version("2")
+	l.measures(e, "by_size{2}=1", "acts_total{}=1") // it has come, and nobody knows who made it
+	for _, end := range ends {
+		end(from, at)
+	}
+	matches(1, 1)
+	version("3")
+	matches(2, 1)
+	var verdicts []string
+	happened, _, _, _ := e.Happenings("simply", 0)
+	for _, h := range happened {
+		verdicts = append(verdicts, h.Verdict.String())
+	}
+	if got := fmt.Sprint(verdicts); got != "[selected idle own selected idle]" {
+		t.Errorf("the trail of simply: %s", got)
+	}
+}

@@ -37,8 +37,14 @@ func (e *Engine) Explain(
 	if n := len(known.changes); n > 0 {
 		c.Last = &known.changes[n-1]
 	}
+	c.ActionCaches = r.preparer.ActionCaches
+	attempts := r.attemptsAt(key, known)
+	if n := len(attempts); n > 0 {
+		c.LastAttempt = &attempts[n-1]
+	}
 	x := explain.Explain(c)
-	x.Since = e.began
+	x.Since = r.trails.changes.Since(r.trails.began)
+	x.HasForgotten = x.Since.After(r.trails.began)
 	x.State, x.Reason = e.standing(r)
 	if known.reason != "" {
 		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
@@ -48,7 +54,7 @@ func (e *Engine) Explain(
 		x.Changes = append(x.Changes, happened(r.Name, &known.changes[i]))
 	}
 	x.Changes = x.Changes[max(0, len(x.Changes)-maxExplained):]
-	e.addDelivery(&x, r, key, known, mask != nil)
+	e.addDelivery(&x, r, known, attempts, mask != nil)
 	x.Conclude()
 	return x, nil
 }
@@ -58,6 +64,7 @@ const maxExplained = 10
 
 // known is what a rule knows of an object.
 type known struct {
+	key     delta.Key
 	object  *object.Object
 	mark    time.Time
 	changes []trail.Entry // what became of the last changes
@@ -67,7 +74,7 @@ type known struct {
 // look returns what a rule knows of an object. Between two steps of the informer, all of it belongs
 // to the same state of the object.
 func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
-	k.changes = r.trails.changes.Of(key)
+	k.key, k.changes = key, r.trails.changes.Of(key)
 	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()
 	for _, in := range e.work().intakes {
 		of := in.informer.Selection().Namespace
@@ -114,13 +121,14 @@ func happened(rule string, e *trail.Entry) explain.Happened {
 // addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons
 // which may quote a Secret are not shown.
 func (e *Engine) addDelivery(
-	x *explain.Explanation, r *runningRule, key delta.Key, k known, hides bool,
+	x *explain.Explanation, r *runningRule, k known, attempts []trail.Entry, hides bool,
 ) {
+	key := k.key
 	if o := k.object; o != nil && r.Count != nil {
 		of, _ := r.Count.Of(delta.Delta{Object: o}, o.Decode(r.Paths()))
 		x.Count.Have = r.counting.have(of, x.Time)
 	}
-	for _, entry := range r.attemptsAt(key, k) {
+	for _, entry := range attempts {
 		x.Attempts = append(x.Attempts, happened(r.Name, &entry))
 	}
 	x.Attempts = x.Attempts[max(0, len(x.Attempts)-maxExplained):]
@@ -138,7 +146,7 @@ func (e *Engine) addDelivery(
 			x.Delivery.Attempts, x.Delivery.Failures = d.Attempts, d.Failures
 		}
 		n := len(x.Attempts)
-		x.Delivery.InFlight = now.InFlight && n > 0 && x.Attempts[n-1].What == trail.Sent.String()
+		x.Delivery.InFlight = now.InFlight && n > 0 && isUnderWay(x.Attempts[n-1].What)
 	}
 	e.addLetters(x, key, hides)
 	for _, d := range r.trails.acted.list() {
@@ -150,6 +158,11 @@ func (e *Engine) addDelivery(
 			})
 		}
 	}
+}
+
+// isUnderWay reports whether an attempt has begun and not ended.
+func isUnderWay(what string) bool {
+	return what == trail.Sent.String() || what == trail.Acts.String()
 }
 
 // attemptsAt returns the last attempts at events of an object. If its last change went along with the

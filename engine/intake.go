@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/timing"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -248,18 +249,26 @@ func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
-	goesOn, r := in.count(m), in.rules[m.Rule]
-	in.noteMatch(m, goesOn)
-	if goesOn && (m.Undecided || !r.OnlyMeasures()) {
+	r := in.rules[m.Rule]
+	switch goesOn := in.count(m); {
+	case m.Undecided:
+		r.trails.changes.Add(m.Delta, trail.Undecided, in.now)
 		r.lane.Offer(m.Match)
+	case !goesOn:
+		r.matched(m.Delta, trail.ByCount)
+	case r.OnlyMeasures():
+		r.matched(m.Delta, trail.Selected)
+	default:
+		m.IsOwn = r.lane.Offer(m.Match) // which calls Matched
 	}
 }
 
-// count counts a match, and reports whether it goes on to its lane. A match that the rule may have
-// made itself becomes undecided: it counts once that has turned out.
+// count counts a match, and reports whether it goes on to its lane. A match that counts, there or in
+// a metric, and that the rule may have made itself becomes undecided: it counts once that has turned
+// out.
 func (in *intake) count(m *evaluate.Match) (goesOn bool) {
 	r := in.rules[m.Rule]
-	if m.Undecided || m.Count == nil {
+	if m.Undecided || m.Count == nil && m.Samples == nil {
 		return true
 	}
 	if m.Version != "" {
@@ -271,7 +280,7 @@ func (in *intake) count(m *evaluate.Match) (goesOn bool) {
 			return true
 		}
 	}
-	return r.counting.add(m.Delta, *m.Count, in.clock.Now())
+	return m.Count == nil || r.counting.add(m.Delta, *m.Count, in.clock.Now())
 }
 
 // unqueued returns the dead letter of a match that could not be queued.
@@ -302,8 +311,7 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 	for i := range c.Matches {
 		m := &c.Matches[i]
 		r := in.rules[m.Rule]
-		if !m.Undecided {
-			r.matches.Add(1)
+		if !m.Undecided && !m.IsOwn {
 			counted(r.preparer.counters, m.Samples, m.Delta.Key())
 		}
 		r.failures.add(r.counting.full(), delta.Key{})

@@ -148,7 +148,7 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	if r.PruneBy != "" && p.spares(r.Delta) {
 		r.PruneBy = ""
 	}
-	r.Actions = p.inOrder(r)
+	r.Actions, r.OnlyPrunes = p.inOrder(r), len(r.Steps) == 0
 	return r.Prepared, r.Err
 }
 

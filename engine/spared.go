@@ -311,7 +311,7 @@ func (p *preparer) prepareLate(ctx context.Context, d delivery.Draft) (delivery.
 	for _, resource := range p.rule.Prune {
 		steps = append(steps, []handler.Action{action.Prune(resource, p.PruneBy(key))})
 	}
-	return delivery.Prepared{Delta: d.Delta, Actions: action.Join(steps)}, nil
+	return delivery.Prepared{Delta: d.Delta, Actions: action.Join(steps), OnlyPrunes: true}, nil
 }
 
 // informerOf returns the informer of the rule's source that watches the key's namespace.

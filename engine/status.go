@@ -63,8 +63,10 @@ type RuleStatus struct {
 	// looks into and that have nothing for it. Or it says that the rule is slowed, with the rules
 	// that it chases through the cluster, how far a long prune is, or what it applied and leaves in
 	// place. Otherwise it is empty.
-	Reason  string
-	Matches uint64 // changes that it selected
+	Reason string
+	// Matches is how many changes the rule selected: where, events and when let them through, and the
+	// rule did not make them itself. What count, group and actions make of them comes after that.
+	Matches uint64
 	Errors  uint64 // changes for which one of its expressions failed
 	// Pending is how many objects wait to become members in time, and NextDue when the first of them
 	// does. It is zero if none waits.
@@ -82,6 +84,9 @@ type RuleStatus struct {
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
+	// Acted is for how many events it performed actions of its own, and Idle for how many it had none to
+	// perform: each if was false, or its forEach empty.
+	Acted, Idle uint64
 	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
 	// empty. It omits a reason that may quote a secret.
 	Failure string
@@ -125,13 +130,14 @@ func (e *Engine) Status() Status {
 		state, reason := r.state(sources[r.source])
 		pending, next := r.timed.stats()
 		gathered, due := r.lane.Gathered()
+		acted, idle := r.lane.Acted()
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state,
 			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
 				r.spared.reason(), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
-			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
+			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.last.Load(), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
 			NextRound: r.nextRound(), Windows: r.counting.open(e.clock.Now()),
 		})

@@ -24,6 +24,7 @@ const (
 type trails struct {
 	changes, attempts *trail.Trail
 	acted             *acted
+	began             time.Time
 }
 
 // maxActed bounds the actions that are remembered, per rule.
@@ -67,11 +68,11 @@ func (e *Engine) observe(next func(action.Done)) func(action.Done) {
 	}
 }
 
-// newTrails returns the trails of one rule out of a number.
-func newTrails(c *trail.Counter, rules int) trails {
+// newTrails returns the trails of one rule out of a number, which begin now.
+func newTrails(c *trail.Counter, rules int, now time.Time) trails {
 	bound := min(maxTrail, max(minTrail, maxTrails/max(rules, 1)))
 	return trails{
-		changes: trail.New(c, bound), attempts: trail.New(c, bound), acted: new(acted),
+		changes: trail.New(c, bound), attempts: trail.New(c, bound), acted: new(acted), began: now,
 	}
 }
 
@@ -90,18 +91,20 @@ func (in *intake) noteDeclined(c *evaluate.Change) {
 	}
 }
 
-// noteMatch remembers a change that a rule selects.
-func (in *intake) noteMatch(m *evaluate.Match, goesOn bool) {
-	r, verdict := in.rules[m.Rule], trail.Selected
-	switch {
-	case m.Undecided:
-		verdict = trail.Undecided
-	case !goesOn:
-		verdict = trail.ByCount
-	case r.Group != nil:
+// selected remembers and counts a change that the rule selects and its lane takes. It is the Matched
+// of dispatch.LaneOptions.
+func (r *runningRule) selected(d delta.Delta) {
+	verdict := trail.Selected
+	if r.Group != nil {
 		verdict = trail.Gathered
 	}
-	r.trails.changes.Add(m.Delta, verdict, in.now)
+	r.matched(d, verdict)
+}
+
+// matched remembers and counts a change that the rule selects.
+func (r *runningRule) matched(d delta.Delta, verdict trail.Verdict) {
+	r.matches.Add(1)
+	r.trails.changes.Add(d, verdict, r.preparer.clock.Now())
 }
 
 // noteDecided remembers what became of a change that was decided at its delivery.

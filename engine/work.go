@@ -245,6 +245,7 @@ func (b *builder) addDispatchers() {
 			Name: h.Name, Handler: implementation,
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
+			IsDry: b.options.DryRun && h.Builtin != "log", // the daemon runs no other
 		}, b.acting.of(h, b.maker))
 		d.handler, d.digest = implementation, digest
 		b.next.dispatchers = append(b.next.dispatchers, d)
@@ -274,7 +275,7 @@ func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *dispatcher {
 	o := &e.options
 	options := dispatch.Options{
 		Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Actor: a,
-		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout,
+		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout, ActsDry: o.DryRun,
 	}
 	if o.State != nil {
 		options.Journal = o.State
@@ -331,7 +332,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		r = &same
 	}
 	failures := newFailures(b.log.With("rule", r.Name), b.clock)
-	trails := newTrails(&b.trail, len(b.plan.Rules))
+	trails := newTrails(&b.trail, len(b.plan.Rules), b.clock.Now())
 	if old != nil {
 		trails = old.trails
 		failures.continues(old.failures)
@@ -348,7 +349,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	options := dispatch.LaneOptions{
 		Every: r.Every, Preparer: p,
 		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
-		Changes: trails.changes, Attempts: trails.attempts,
+		Changes: trails.changes, Attempts: trails.attempts, Matched: running.selected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
 	if running.counting = b.newCounting(running.id, r.Count); isCounted {

@@ -143,4 +143,6 @@ type Prepared struct {
 	// Actions are the rule's own. If it has a handler too, they are made once that has acknowledged
 	// the event.
 	Actions []handler.Action
+	// OnlyPrunes says that Actions delete what the rule has applied, and do nothing else.
+	OnlyPrunes bool
 }

@@ -150,6 +150,7 @@ func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	}
 	ended, err := d.redo(ctx, f)
 	if ended {
+		f.isMade = true
 		d.answered(ctx, run, f, err)
 		return true
 	}

@@ -16,6 +16,10 @@ type flight struct {
 	job
 	event handler.Event // not changed once the handler has it
 	began time.Time
+	// isMade says that the event went to the handler, or that the rule's own actions have been made.
+	isMade bool
+	// does is what the attempt has done if it succeeds; zero: the handler acknowledges the event.
+	does trail.Verdict
 }
 
 // launch begins the attempt at j, and does not block. run is the context of Run, which ends before
@@ -83,7 +87,7 @@ func (d *Dispatcher) isForeign(f *flight) bool {
 		return false
 	}
 	lane.settled(f.item.Key, 1)
-	v.Version = ""
+	lane.foreign(v)
 	// later changes could not be merged with it before
 	if waiting, _ := lane.queue.Waiting(f.item.Key); waiting > 0 {
 		d.postpone(f, 0)
@@ -121,6 +125,12 @@ func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
 	d.land(f.job)
 }
 
+// giveUp ends f because of what became of the object since.
+func (d *Dispatcher) giveUp(f *flight) {
+	f.note(trail.Outdated, d.opts.Clock.Now())
+	d.drop(f)
+}
+
 // drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
 	d.journal(func() { f.lane.done(f.item.Key) })
@@ -129,7 +139,9 @@ func (d *Dispatcher) drop(f *flight) {
 
 // hand gives f to the handler, and settles it when the handler answers. It does not block.
 func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
-	f.note(trail.Sent, f.began)
+	if f.isMade = true; !d.isDry(f) {
+		f.note(trail.Sent, f.began)
+	}
 	answered := func(answer handler.Answer, err error) {
 		if err == nil && len(answer.Actions) == 0 && !f.lane.opts.ActsItself {
 			d.settle(run, f, nil)
@@ -154,8 +166,11 @@ func (d *Dispatcher) answered(ctx, run context.Context, f *flight, err error) {
 		d.settle(run, f, err)
 		return
 	}
+	now := d.opts.Clock.Now()
+	f.note(d.did(f), now)
+	d.reportDone(f, now)
 	own := *f // the handler may still hold f.event
-	own.item.Value.Answer = delivery.Acknowledged
+	own.item.Value.Answer, own.isMade = delivery.Acknowledged, false
 	d.prepare(ctx, run, &own)
 }
 

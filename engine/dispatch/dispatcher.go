@@ -66,6 +66,8 @@ type Recipient struct {
 	// Grown delivers a token when Limit has grown, other than by an answer. It may be nil.
 	Grown <-chan struct{}
 	Retry Retry
+	// IsDry says that Handler only logs what it gets, in a dry run.
+	IsDry bool
 }
 
 // Submitter is implemented by handlers that work elsewhere, and need no goroutine that waits for
@@ -85,6 +87,8 @@ type Options struct {
 	// Actor performs the actions of answers. nil allows none: the dispatcher rejects an answer with
 	// any.
 	Actor Actor
+	// ActsDry says that the rules' own actions are only logged, in a dry run.
+	ActsDry bool
 	// DrainTimeout is how long deliveries in flight may take when Run ends, before it cancels them.
 	// 0 means 30 seconds.
 	DrainTimeout time.Duration
@@ -114,6 +118,7 @@ type Result string
 // The results of an attempt.
 const (
 	Done     Result = "done"
+	Idle     Result = "idle"   // the rule acts alone, and had no action to perform
 	Retried  Result = "retry"  // it failed, and the dispatcher will repeat it
 	Lost     Result = "lost"   // the handler went away; the dispatcher will repeat it
 	Rejected Result = "reject" // the handler refused the event for good: a dead letter

@@ -411,7 +411,7 @@ func (g *gathering) take(of *group) (taken []*gathered, isUnsettled bool) {
 			case unsettled:
 				return nil, true
 			}
-			c.value.Version = ""
+			g.lane.foreign(&c.value)
 			g.lane.settled(c.key, 1)
 		}
 		if bytes += sent(&c.value); bytes > maxItemsBytes && len(taken) > 0 {

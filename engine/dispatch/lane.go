@@ -41,6 +41,7 @@ type Lane struct {
 
 	own   Own
 	owned *owned
+	acted *tally
 
 	failed    atomic.Pointer[Failure] // the last failure
 	isCrowded atomic.Bool             // is in Dispatcher.crowded
@@ -87,9 +88,13 @@ type LaneOptions struct {
 	// nil, the lane delivers them.
 	Own Own
 
-	// Changes remembers the changes that the lane drops because the rule made them, and Attempts what
-	// became of each attempt. They may be nil.
+	// Changes remembers the changes that the lane drops because the rule made them or because two of
+	// them cancel each other out, and Attempts what became of each attempt. They may be nil.
 	Changes, Attempts *trail.Trail
+	// Matched is called for each decided match that is offered, once it is certain that the rule does
+	// not drop the change as its own: before it is queued, or later with the queue locked. It may be
+	// nil.
+	Matched func(delta.Delta)
 
 	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the
 	// event goes on. It is called within the Journal's Begin and End.
@@ -112,7 +117,7 @@ func (l *Lane) actsNow(d *delivery.Delivery) bool {
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := d.newLane(rule, resource, o)
-	l.owned, l.queue = new(owned), queue.New(l.queueOptions())
+	l.owned, l.acted, l.queue = new(owned), new(tally), queue.New(l.queueOptions())
 	l.present = new(atomic.Pointer[Lane])
 	l.present.Store(l)
 	return l
@@ -188,22 +193,26 @@ func (l *Lane) Doubt(on bool) {
 	}
 }
 
-// Offer queues a match. It is called within the Journal's Begin and End, and never blocks.
-func (l *Lane) Offer(m rule.Match) {
+// Offer queues a match. It is called within the Journal's Begin and End, and never blocks. isOwn
+// says that it does not queue it, because the rule made the change itself.
+func (l *Lane) Offer(m rule.Match) (isOwn bool) {
 	d := delivery.Delivery{
 		Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version,
 	}
-	if m.Version != "" && !l.admit(&d) {
-		return
+	if d.Version == "" {
+		l.foreign(&d)
+	} else if !l.admit(&d) {
+		return true
 	}
 	for l = l.newest(); l.gathering() != nil; l = l.newest() {
 		if ok, isOver := l.gathering().offer(m.Group, d); ok {
-			return
+			return false
 		} else if !isOver || l.newest() == l {
 			break
 		}
 	}
 	l.queue.Add(m.Delta.Key(), d)
+	return false
 }
 
 // OfferActions queues the rule's own actions for a change of which its handler, if it has one, is to

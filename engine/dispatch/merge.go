@@ -3,6 +3,7 @@ package dispatch
 import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/trail"
 )
 
 // merge merges as delta.Merge does, and carries the counts of attempts over. The queue calls it
@@ -33,6 +34,9 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 		newer.Undecided = l.actsNow(&waiting) && l.opts.Count == nil
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
+	if ok && !keep {
+		l.opts.Changes.Add(newer.Delta, trail.Void, l.dispatcher.opts.Clock.Now())
+	}
 	if !ok || !keep {
 		return delivery.Delivery{}, keep, ok
 	}

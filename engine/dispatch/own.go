@@ -39,6 +39,23 @@ type owned struct {
 	unsettled map[delta.Key]int // guarded by mu
 }
 
+// tally counts for how many events the rule's own actions were performed, and for how many there were
+// none. A lane shares it with its successor.
+type tally struct{ acted, idle atomic.Uint64 }
+
+func (t *tally) add(did trail.Verdict) {
+	switch did {
+	case trail.Acted, trail.Pruned:
+		t.acted.Add(1)
+	case trail.Idle:
+		t.idle.Add(1)
+	}
+}
+
+// Acted returns for how many events the rule has performed actions of its own, and for how many it had
+// none to perform.
+func (l *Lane) Acted() (acted, idle uint64) { return l.acted.acted.Load(), l.acted.idle.Load() }
+
 // owner says who made a change.
 type owner int
 
@@ -90,8 +107,16 @@ func (l *Lane) admit(d *delivery.Delivery) bool {
 			return true
 		}
 	}
-	d.Version = ""
+	l.foreign(d)
 	return true
+}
+
+// foreign notes that the rule has not made a change, or that it receives it nevertheless.
+func (l *Lane) foreign(d *delivery.Delivery) {
+	d.Version = ""
+	if l.opts.Matched != nil && !d.Undecided {
+		l.opts.Matched(d.Delta)
+	}
 }
 
 // ends reports whether the object is gone. A rule does not receive a deletion that it made itself,
@@ -160,15 +185,18 @@ func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (
 	case first == unsettled || second == unsettled:
 		return delivery.Delivery{}, false, false
 	}
-	n := 0
+	var were []delivery.Delivery
 	for _, d := range []*delivery.Delivery{&waiting, &newer} {
 		if d.Version != "" {
+			were = append(were, *d)
 			d.Version = ""
-			n++
 		}
 	}
 	if merged, keep, ok = l.mergeSettled(waiting, newer, sent); ok {
-		l.settled(key, n)
+		l.settled(key, len(were))
+		for i := range were {
+			l.foreign(&were[i])
+		}
 	}
 	if second == ours && waiting.Answer.IsAcknowledged() {
 		merged.Answer = waiting.Answer // the handler has no news, but the own actions must not wait

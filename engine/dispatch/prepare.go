@@ -37,7 +37,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	renews, isPointless := f.lane.renews(f)
 	if isPointless {
-		d.drop(f)
+		d.giveUp(f)
 		return true
 	}
 	if len(v.Items) > 0 && d.prepareItems(ctx, f) {
@@ -54,7 +54,11 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		Acknowledged: v.Answer.IsAcknowledged(), Items: v.Items,
 	})
 	if err == nil && p.Nothing {
-		d.drop(f)
+		if v.Undecided && !renews { // the Preparer remembers why
+			d.drop(f)
+		} else {
+			d.giveUp(f)
+		}
 		return true
 	}
 	isAnother := false
@@ -72,13 +76,47 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		return true
 	}
 	if f.lane.actsNow(v) {
-		if d.to.Handler == nil {
-			f.note(trail.Sent, f.began)
-		}
+		d.beginActs(f, p)
 		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
 	}
 	return false
+}
+
+// beginActs notes what the rule's own actions, which are made, will have done.
+func (d *Dispatcher) beginActs(f *flight, p delivery.Prepared) {
+	f.isMade = true
+	switch {
+	case len(p.Actions) == 0:
+		f.does = trail.Idle
+		return
+	case p.OnlyPrunes:
+		f.does = trail.Pruned
+	default:
+		f.does = trail.Acted
+	}
+	if !d.isDry(f) {
+		f.note(trail.Acts, d.opts.Clock.Now())
+	}
+}
+
+// isDry reports whether the stage of the attempt is only logged.
+func (d *Dispatcher) isDry(f *flight) bool {
+	if f.does == 0 {
+		return d.to.IsDry
+	}
+	return d.opts.ActsDry && f.does != trail.Idle
+}
+
+// did returns what an attempt that has succeeded so far has done.
+func (d *Dispatcher) did(f *flight) trail.Verdict {
+	switch {
+	case d.isDry(f):
+		return trail.Tried
+	case f.does == 0:
+		return trail.Done
+	}
+	return f.does
 }
 
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A

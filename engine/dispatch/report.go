@@ -2,10 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/internal/seldom"
 )
 
@@ -74,12 +76,20 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 		"reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
 }
 
-// reportDone logs a delivery that succeeded. The caller has asked whether the log wants it, so that
-// it costs nothing otherwise.
-func (d *Dispatcher) reportDone(f *flight, o *outcome) {
-	d.log.Debug("delivered",
+// done says in the log what an attempt has done.
+var done = map[trail.Verdict]string{
+	trail.Done: "delivered", trail.Tried: "dry run: nothing was done", trail.Acted: "actions performed", trail.Pruned: "pruned, without other actions",
+	trail.Idle: "no action to perform",
+}
+
+// reportDone logs what an attempt that succeeded has done.
+func (d *Dispatcher) reportDone(f *flight, at time.Time) {
+	if !d.log.Enabled(context.Background(), slog.LevelDebug) {
+		return // so that it costs nothing
+	}
+	d.log.Debug(done[d.did(f)],
 		"rule", f.lane.rule, "key", f.item.Key.String(), "id", f.event.ID, "event", f.event.Event,
-		"attempt", f.event.Attempt, "duration", o.at.Sub(f.began).Round(time.Microsecond))
+		"attempt", f.event.Attempt, "duration", at.Sub(f.began).Round(time.Microsecond))
 }
 
 // reportLetter logs that an event became a dead letter, or why it did not. An expression may fail

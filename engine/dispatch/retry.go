@@ -49,6 +49,9 @@ type verdict struct {
 // repeats reports whether the dispatcher delivers the event again.
 func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
 
+// isDone reports whether the attempt has ended well.
+func (r Result) isDone() bool { return r == Done || r == Idle }
+
 func (r Retry) withDefaults() Retry {
 	if r.Backoff <= 0 {
 		r.Backoff = time.Second

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
@@ -46,6 +45,9 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 		retry = d.ownRetry
 	}
 	o.delivery, o.verdict = retry.judge(o.delivery, err)
+	if o.result == Done && f.does == trail.Idle && d.to.Handler == nil {
+		o.result = Idle
+	}
 	if o.result == Lost { // what the handler hung with goes after what it had just got
 		o.after = max(o.after, min(o.at.Sub(f.began), maxHungFor))
 	}
@@ -87,7 +89,7 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		}
 	}
 	queue, key := f.lane.queue, f.item.Key
-	if o.result == Done && !f.item.Redriven { // a letter itself may be older than the others
+	if o.result.isDone() && !f.item.Redriven { // a letter itself may be older than the others
 		d.dead.Delivered(f.lane.newest().rule, key, o.at)
 	}
 	switch {
@@ -102,13 +104,27 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 
 // verdicts are the results as a lane's Attempts remembers them.
 var verdicts = map[Result]trail.Verdict{
-	Done: trail.Done, Retried: trail.Retried, Lost: trail.Lost,
+	Idle: trail.Idle, Retried: trail.Retried, Lost: trail.Lost,
 	Rejected: trail.Rejected, Dead: trail.Dead, Cancelled: trail.Cancelled,
+}
+
+// verdict returns what the lane's Attempts remembers of the outcome.
+func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
+	switch {
+	case o.result == Done:
+		return d.did(f)
+	case o.result == Rejected && !f.isMade:
+		return trail.Unmade
+	}
+	return verdicts[o.result]
 }
 
 // report remembers and logs the outcome, and tells the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
-	f.note(verdicts[o.result], o.at)
+	f.note(d.verdict(f, o), o.at)
+	if o.result.isDone() {
+		f.lane.acted.add(d.did(f))
+	}
 	if o.letter != nil {
 		d.reportLetter(f, o)
 	}
@@ -117,8 +133,8 @@ func (d *Dispatcher) report(f *flight, o *outcome) {
 	if o.result.repeats() && o.result != Cancelled && !isStale {
 		f.lane.reportFailure(f, o)
 	}
-	if o.result == Done && d.log.Enabled(context.Background(), slog.LevelDebug) {
-		d.reportDone(f, o)
+	if o.result.isDone() {
+		d.reportDone(f, o.at)
 	}
 	if d.opts.Attempted != nil {
 		d.opts.Attempted(Attempt{

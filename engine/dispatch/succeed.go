@@ -23,7 +23,7 @@ import (
 func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool) *Lane {
 	l := d.newLane(rule, old.resource, o)
 	l.isHeld = isHeld
-	l.queue, l.owned, l.present = old.queue, old.owned, old.present
+	l.queue, l.owned, l.acted, l.present = old.queue, old.owned, old.acted, old.present
 	l.failed.Store(old.failed.Load())
 	from := old.dispatcher
 

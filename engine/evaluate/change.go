@@ -39,6 +39,9 @@ type Change struct {
 type Match struct {
 	Rule int
 	rule.Match
+	// IsOwn says that the rule made the change itself and does not receive it. Whoever commits the
+	// Change finds that out.
+	IsOwn bool
 }
 
 // Wait is what a timed rule remembers of an object. See [rule.Rule.IsTimed].

@@ -136,7 +136,7 @@ func (e *Evaluator) add(i int, m rule.Match, ok bool, err error, c *Change) {
 		c.Failures = append(c.Failures, Failure{i, err})
 	}
 	if ok {
-		c.Matches = append(c.Matches, Match{i, m})
+		c.Matches = append(c.Matches, Match{Rule: i, Match: m})
 	}
 }
 

@@ -117,11 +117,14 @@ func (x *Explanation) waiting() string {
 
 // memberSince returns when the object became a member, if that is remembered.
 func (x *Explanation) memberSince() (since time.Time) {
-	if !x.isLive() {
+	if !x.isLive() || !x.seesAll {
 		return since
 	}
 	for _, c := range x.Changes {
+		uid := strings.Split(c.ID, "/")[1]
 		switch {
+		case uid != x.uid: // of an earlier object of this name
+			since = time.Time{}
 		case c.Event == "added" && c.What != "waits":
 			since = c.Time
 		case c.Event == "deleted":
@@ -187,12 +190,15 @@ func (x *Explanation) settled(change, attempt *Happened) string {
 	case x.Standing != Member:
 		return ""
 	}
-	text := "The rule has seen no change of it since " + x.clock(x.Since) + "."
+	text := "The rule has seen no change of it since " + x.clock(x.Since)
 	if len(x.Events) < 4 {
-		text = fmt.Sprintf("Since %s, the rule has seen no change of it that is %s.",
+		text = fmt.Sprintf("Since %s, the rule has seen no change of it that is %s",
 			x.clock(x.Since), strings.Join(x.Events, " or "))
 	}
-	return text + x.resync()
+	if x.HasForgotten { // what came before may have been delivered
+		return text + ", as far as informd remembers."
+	}
+	return text + "." + x.resync()
 }
 
 func last(of []Happened) *Happened {
@@ -246,19 +252,25 @@ func (x *Explanation) sentFor() string {
 	return ""
 }
 
-// ownActions is the name of the handler of rules that act themselves.
-const ownActions = "(actions)"
+// The names of the handlers of rules that act themselves, and of those that only measure.
+const (
+	ownActions  = "(actions)"
+	onlyMetrics = "(metrics)"
+)
 
 // attempted says how the last attempt ended.
 func (x *Explanation) attempted(a *Happened) string {
 	event, ago := "Its last event ("+a.Event+")", Short(x.Time.Sub(a.Time))+" ago"
 	switch a.What {
 	case "done":
-		if x.Handler == ownActions {
-			return "The actions for its last event (" + a.Event + ") were performed " + ago + "."
-		}
 		return event + " was delivered " + ago + "."
-	case "reject", "dead":
+	case "acted", "pruned", "idle":
+		return x.acted(a)
+	case "tried":
+		return event + " was only logged, " + ago + ": informd runs dry."
+	case "outdated":
+		return event + " was given up " + ago + ": the object has changed since."
+	case "reject", "dead", "unmade":
 		text := event + " became a dead letter " + ago
 		for _, l := range x.DeadLetters {
 			if l.ID == a.ID && l.Reason != "" {
@@ -268,6 +280,10 @@ func (x *Explanation) attempted(a *Happened) string {
 		return strings.TrimSuffix(text, ".") + "."
 	case "sent":
 		return event + " was sent " + ago + "."
+	case "cancelled":
+		return event + " was cancelled " + ago + ", and comes again."
+	case "acts":
+		return event + " is at work since " + x.clock(a.Time) + ": the rule performs its actions."
 	}
 	return event + " failed " + ago + "."
 }
@@ -284,6 +300,9 @@ func (x *Explanation) changed(c *Happened) string {
 		return change + "waits until when can be decided."
 	case "own":
 		return change + "was made by the rule itself, and is not delivered to it."
+	case "void":
+		return change + "was not delivered: the change before it still waited, and they cancelled " +
+			"each other out."
 	}
 	if c.What == "when" && x.When != nil && x.When.Part != nil && !x.When.IsNow &&
 		string(x.When.Part.Value) == "true" { // the rule has changed, or what it looks up
@@ -336,8 +355,17 @@ func (x *Explanation) judged() string {
 	if x.Old && c.Event == "added" {
 		change = "It comes in by this update: the event (added) would"
 	}
+	switch {
+	case c.What == "selected" && x.Handler == onlyMetrics:
+		return change + " only be counted by the rule's metrics."
+	case c.What == "selected" && x.Handler == ownActions:
+		return x.wouldAct(strings.Replace(change, "the event", "the rule", 1))
+	}
 	switch c.What {
 	case "selected":
+		if x.Acts != nil {
+			return change + " be delivered. " + x.wouldAct("The rule would then")
+		}
 		return change + " be delivered."
 	case "gathered":
 		return change + " be delivered with the event of its group."

@@ -18,7 +18,8 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// Case is what is known of a rule and an object.
+// Case is what is known of a rule and an object. It has many fields because an explanation looks at
+// everything that decides over a change.
 type Case struct {
 	Rule *plan.Rule
 	Key  delta.Key
@@ -30,13 +31,16 @@ type Case struct {
 	// about what the rule makes of it at first sight.
 	Follows bool
 	Mark    time.Time // see rule.Rule.IsTimed
-	// Caches are what when looks into; nil: nothing.
-	Caches *evaluate.Caches
-	// Last is the newest change of the object that is remembered, if any.
-	Last *trail.Entry
-	Now  time.Time
+	// Caches are what when looks into, and ActionCaches what actions do; nil: nothing.
+	Caches, ActionCaches *evaluate.Caches
+	// Last is the newest change of the object that is remembered, if any, and LastAttempt the newest
+	// attempt at an event of it.
+	Last, LastAttempt *trail.Entry
+	Now               time.Time
 	// Mask returns the JSON of a Secret without its values. nil shows them.
 	Mask func(text []byte) json.RawMessage
+
+	paths *object.Paths // what is read of objects; nil: what Rule.Paths says
 }
 
 // secrets is the resource whose values are not shown.
@@ -47,7 +51,7 @@ var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 func Explain(c Case) Explanation {
 	r := c.Rule
 	x := Explanation{
-		Rule: r.Name, Handler: cmp.Or(r.Handler, ownActions), Object: c.Key.String(), Time: c.Now, Events: eventsOf(r),
+		Rule: r.Name, Handler: handlerOf(r), Object: c.Key.String(), Time: c.Now, Events: eventsOf(r),
 		Source: Source{Name: r.Source.Name, Resource: object.ResourceName(r.Source.Resource)},
 	}
 	if r.Count != nil {
@@ -66,16 +70,30 @@ func Explain(c Case) Explanation {
 	}
 	c.selections(&x)
 	if c.Object == nil || !x.Source.Has {
+		c.acts(&x)
 		return x
 	}
-	x.ResourceVersion = c.Object.ResourceVersion()
+	x.ResourceVersion, x.uid = c.Object.ResourceVersion(), c.Object.UID()
+	// Rules are found by what their when requires: see rule.Set.
+	x.seesAll = r.IsTimed() || r.When == nil || len(r.When.Requires()) == 0
 	env := expr.Env{Object: c.tree(c.Object)}
 	if r.Where != nil {
 		x.Where = c.trace(r.Where, env, c.maskedEnv(env))
 	}
 	c.membership(&x, env)
 	c.change(&x)
+	if c.Follows {
+		c.acts(&x)
+	}
 	return x
+}
+
+// handlerOf returns the handler of a rule, or what takes its place in reports.
+func handlerOf(r *plan.Rule) string {
+	if r.OnlyMeasures() {
+		return onlyMetrics
+	}
+	return cmp.Or(r.Handler, ownActions)
 }
 
 func text(p *expr.Program) string {
@@ -134,7 +152,14 @@ func (c *Case) tree(o *object.Object) any {
 	if o == nil {
 		return nil
 	}
-	return o.Decode(c.Rule.Paths())
+	return o.Decode(c.reads())
+}
+
+func (c *Case) reads() *object.Paths {
+	if c.paths != nil {
+		return c.paths
+	}
+	return c.Rule.Paths()
 }
 
 // hides reports whether anything that the rule reads may be a Secret's value that is not shown.
@@ -199,7 +224,7 @@ func (c *Case) treeOfOld(env expr.Env, masked *object.Object) any {
 
 // lookup returns what the rule's expressions look into.
 func (c *Case) lookup(isMasked bool, now time.Time) *evaluate.Scope {
-	caches := &evaluate.Caches{Own: evaluate.Reading{Paths: c.Rule.Paths()}}
+	caches := &evaluate.Caches{Own: evaluate.Reading{Paths: c.reads()}}
 	if c.Caches != nil {
 		*caches = *c.Caches
 	}
@@ -368,6 +393,9 @@ func (c *Case) decide(x *Explanation, d delta.Delta, look *evaluate.Scope) trail
 		return trail.ByCount
 	case r.Group != nil:
 		return trail.Gathered
+	}
+	if r.Actions != nil {
+		x.Acts = c.considered(d, c.Now)
 	}
 	return trail.Selected
 }

@@ -48,6 +48,7 @@ type Explanation struct {
 	When    *When      `json:"when,omitempty"`
 	Count   *Count     `json:"count,omitempty"`
 	Group   *Group     `json:"group,omitempty"`
+	Acts    *Acts      `json:"acts,omitempty"`    // what the rule's own actions made of it
 	Changes []Happened `json:"changes,omitempty"` // the last ones of the object, the oldest first
 	// Old says that an old state was given: the only one of Changes is an update, as the rule sees it.
 	Old bool `json:"old,omitempty"`
@@ -60,8 +61,14 @@ type Explanation struct {
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`
 	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
-	// Since is when informd began to remember Changes and Attempts.
+	// Since is from when on informd remembers all changes of the rule.
 	Since time.Time `json:"since,omitzero"`
+	// HasForgotten says that there were changes before Since which it has forgotten.
+	HasForgotten bool `json:"forgotten,omitempty"`
+
+	uid string // of the object
+	// seesAll says that the rule looks at each change that may make the object a member, or end that.
+	seesAll bool
 }
 
 // Source says whether the rule's source has the object.

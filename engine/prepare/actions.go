@@ -44,7 +44,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	var err error
 	func() {
 		defer contain("actions: ", &err)
-		made, err = p.rule.Actions.Evaluate(r.Delta, p.items(r, items), p.actions.Scope(now))
+		made, err = p.rule.Actions.Evaluate(r.Delta, p.items(r, items), p.ActionCaches.Scope(now))
 	}()
 	if err != nil {
 		r.fail(err)

@@ -42,11 +42,11 @@ type Recipe struct {
 	rule   *plan.Rule
 	own    Source
 	others []Source
-	// The caches that the rule's expressions look into: Changes for when and payload, attachments
-	// for attach, actions for actions. The latter two are nil if the rule has none.
-	Changes              *evaluate.Caches
-	attachments, actions *evaluate.Caches
-	reveals              bool // see Reveals
+	// The caches that the rule's expressions look into: Changes for when and payload, ActionCaches
+	// for actions, attachments for attach. The latter two are nil if the rule has none.
+	Changes, ActionCaches *evaluate.Caches
+	attachments           *evaluate.Caches
+	reveals               bool // see Reveals
 }
 
 // New returns the Recipe of a rule. source returns a source of the plan by its name.
@@ -72,7 +72,7 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 		p.attachments = caches(r.AttachPaths(), r.AttachLookups())
 	}
 	if r.Actions != nil {
-		p.actions = caches(r.Actions.Paths(), r.Actions.Lookups())
+		p.ActionCaches = caches(r.Actions.Paths(), r.Actions.Lookups())
 	}
 	p.reveals = r.Payload != nil && !p.IsSecret() &&
 		slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {

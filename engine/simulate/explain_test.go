@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
 )
@@ -144,4 +145,179 @@ func jsonOf(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// What a rule with actions of its own has done about a change, and what it had no reason to do.
+func TestExplainActions(t *testing.T) {
+	t.Parallel()
+	patch := func(fields string) string {
+		return "actions: [{patch: {resource: v1/configmaps, name: other, merge: {data: {seen: x}}}" + fields + "}]"
+	}
+	acting := func(name, spec string) string {
+		return "kind: Rule, metadata: {name: " + name + "}, spec: {source: maps, " + spec + "}"
+	}
+	b := simulation(t, Options{}, sizes, recorder,
+		acting("always", patch("")),
+		acting("if", patch(`, if: 'object.data.size == "2"'`)),
+		acting("grows", patch(`, if: 'old.data.size != nil and object.data.size > old.data.size'`)),
+		acting("empty", patch(`, forEach: object.data.list`)),
+		acting("each", patch(`, forEach: '["1", "3"]', if: 'item == object.data.size and item != "1"'`)),
+		acting("prunes", `prune: true, actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: shop}}}, if: 'object.data.size == "2"'}]`),
+		acting("two", `actions: [{delete: {resource: v1/secrets, name: x}, if: 'object.data.size == "2"'}, {delete: {resource: v1/secrets, name: y}, if: 'object.data.size == "3"'}]`),
+		acting("both", "handler: h, "+patch(`, if: 'object.data.size == "2"'`)),
+		acting("fails", patch(`, if: 'int(object.data.size + "x") > 1'`)),
+		acting("measures", "metrics: [{name: sizes_total, type: counter}]"),
+	)
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	for rule, want := range map[string]string{
+		"always": "The actions for its last event (added) were performed 1s ago.",
+		"if":     `No action for its last event (added), 1s ago: if was false because object.data.size is "1".`,
+		"grows":  "No action for its last event (added), 1s ago: if was false because ",
+		"empty":  "No action for its last event (added), 1s ago: forEach was empty.",
+		"each":   "No action for its last event (added), 1s ago: if was false for each element because ",
+		"prunes": `No action for its last event (added), 1s ago: if was false because object.data.size is "1". It pruned what it had applied.`,
+		"two": `No action for its last event (added), 1s ago: actions[0]: if was false because object.data.size is "1"; ` +
+			`actions[1]: if was false because object.data.size is "1".`,
+		"both":     `Its last event (added) was delivered. No action for it, 1s ago: if was false because object.data.size is "1".`,
+		"fails":    "Its last event (added) became a dead letter 1s ago: ",
+		"measures": "Its last change (added), 1s ago, was selected.",
+	} {
+		x := b.explains(rule, want)
+		if isIdle := strings.Contains(want, "No action"); rule != "measures" && rule != "fails" && isIdle != (x.Acts.Made() == 0) {
+			t.Errorf("rule %s: %+v", rule, x.Acts)
+		}
+	}
+	status, _ := b.Status()
+	for _, r := range status.Rules {
+		var acted, idle uint64
+		switch r.Name {
+		case "always":
+			acted = 1
+		case "prunes": // pruning is an action
+			acted = 1
+		case "fails", "measures":
+		default:
+			idle = 1
+		}
+		if r.Matches != 1 || r.Acted != acted || r.Idle != idle {
+			t.Errorf("rule %s: %d matches, acted for %d, idle for %d", r.Name, r.Matches, r.Acted, r.Idle)
+		}
+	}
+
+	b.put("a", "2")
+	b.must(b.Advance(time.Second))
+	b.explains("if", "The actions for its last event (updated) were performed 1s ago.")
+	b.explains("both", "Its last event (updated) was delivered. The actions for it were performed 1s ago.")
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	if x := b.explains("grows", "No action for its last event (updated), 1s ago: if was false."); x.Acts.Actions[0].If != nil {
+		t.Errorf("informd keeps no old states: %+v", x.Acts)
+	}
+	b.must(b.Delete("maps", "shop", "a"))
+	b.must(b.Advance(time.Second))
+	b.explains("prunes", "For its last event (deleted), the rule pruned what it had applied, 1s ago.")
+	b.explains("if", "No action for its last event (deleted), 1s ago: patch is not for deletions.")
+
+	// An object that came and went while it waited.
+	b.must(b.stepper.Engine().SetPaused("always", true))
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	b.must(b.Delete("maps", "shop", "a"))
+	b.must(b.Advance(time.Second))
+	b.must(b.stepper.Engine().SetPaused("always", false))
+	b.must(b.Advance(time.Second))
+	b.explains("always", "Its last change (deleted), 2s ago, was not delivered: the change before it still waited, and they cancelled each other out.")
+}
+
+// It says since when an object is a member only if it has seen all that may have ended that.
+func TestExplainSinceWhen(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder,
+		ruleOf("all", `, where: object.data.size == "2"`),
+		ruleOf("seldom", `, where: object.data.size == "2", events: [updated]`),
+		ruleOf("found", `, where: object.data.size == "2", when: 'object.kind == "Pod"'`))
+	for _, size := range []string{"1", "2", "", "2"} {
+		b.must(b.Advance(time.Second))
+		if size == "" {
+			b.must(b.Delete("maps", "shop", "a"))
+		} else {
+			b.put("a", size)
+		}
+	}
+	b.must(b.Advance(time.Second))
+	b.explains("all", "It is a member since 00:00:04.")
+	b.explains("seldom", "It is a member. ")
+	b.explains("found", "It is a member. ")
+}
+
+// What it has forgotten, it does not call unseen, and advises nothing.
+func TestExplainWhatWasForgotten(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("all", ""))
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	for i := range 2000 {
+		b.put("b", string(rune('1'+i%2)))
+		b.must(b.Advance(time.Second))
+	}
+	x := b.explains("all", "It is a member, as all objects of the source are. The rule has seen no change of it since ", ", as far as informd remembers.")
+	if strings.Contains(x.Answer, "resync") || !x.Since.Equal(b.Now().Add(-1024*time.Second)) {
+		t.Errorf("it remembers all since %v, now it is %v: %s", x.Since, b.Now(), x.Answer)
+	}
+}
+
+// The values of Secrets do not leave by what actions made of them.
+func TestExplainMasksActions(t *testing.T) {
+	t.Parallel()
+	const secret = "aGlkZGVu"
+	b := simulation(t, Options{},
+		"kind: Source, metadata: {name: secrets}, spec: {resource: v1/secrets}",
+		`kind: Rule, metadata: {name: weak}, spec: {source: secrets, actions: [{delete: {}, forEach: '[object.data.password]', if: 'item == "x"'}]}`,
+		`kind: Rule, metadata: {name: direct}, spec: {source: secrets, actions: [{delete: {}, if: 'object.data.password == "x"'}]}`)
+	b.must(b.Apply("secrets", []byte(`{"kind":"Secret","metadata":{"namespace":"shop","name":"s"},"data":{"password":"`+secret+`"}}`)))
+	b.must(b.Advance(time.Second))
+	mask := func(text []byte) []byte { return []byte(strings.ReplaceAll(string(text), secret, "***")) }
+	for _, rule := range []string{"weak", "direct"} {
+		x := b.explainMasked(rule, "s", mask)
+		if text := jsonOf(t, x); strings.Contains(text, secret) || !strings.Contains(text, `"***"`) || !strings.Contains(x.Answer, "No action for its last event") {
+			t.Errorf("rule %s: %s", rule, text)
+		}
+		if text := jsonOf(t, b.explainMasked(rule, "s", nil)); !strings.Contains(text, secret) {
+			t.Errorf("rule %s does not show it on request: %s", rule, text)
+		}
+	}
+}
+
+// A text of an object that cannot be read is the object's fault, whichever expression reads it.
+func TestFaultOfFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec string
+		want engine.Fault
+	}{
+		"due":                    {`, due: time(object.data.size)`, engine.OfObject},
+		"due by a label":         {`, due: 'time(object.metadata.labels.expires ?? "soon")'`, engine.OfObject},
+		"for":                    {`, for: 1m, where: duration(object.data.size) > duration("1h")`, engine.OfObject},
+		"where":                  {`, where: int(object.data.size) > 1`, engine.OfObject},
+		"where that is compared": {`, where: quantity("1Gi") < object.data.size`, engine.OfObject},
+		"when":                   {`, when: quantity(object.data.size) > 1`, engine.OfObject},
+		"when by a pattern":      {`, when: '"a" matches "(" + object.data.size'`, engine.OfObject},
+		"a certificate":          {`, when: notAfter(object.data.size) > now()`, engine.OfObject},
+		"count at":               {`, count: {times: 2, within: 1m, at: time(object.data.size)}`, engine.OfObject},
+		"payload":                {`, payload: float(object.data.size)`, engine.OfObject},
+		"kinds":                  {`, when: object.data.size > 1`, engine.OfExpression},
+		"what is no condition":   {`, when: object.data.size`, engine.OfExpression},
+		"no time":                {`, due: object.data.size`, engine.OfExpression},
+		"division":               {`, when: '1 / len(object.data.none ?? "") > 1'`, engine.OfExpression},
+	} {
+		b := simulation(t, Options{}, sizes, recorder, ruleOf("r", c.spec))
+		b.put("a", "x")
+		b.must(b.Advance(time.Minute))
+		status, _ := b.Status()
+		e := status.Rules[0].LastError
+		if e == nil || e.Fault != c.want || e.Key.Name != "a" {
+			t.Errorf("%s: %+v, want the fault of the %s", name, e, c.want)
+		}
+	}
 }

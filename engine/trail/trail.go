@@ -44,13 +44,16 @@ const (
 	Failed
 	// Waits means that the object waits to become a member.
 	Waits
+	// Void means that the change and the one that waited before it cancelled each other out: the
+	// object came and went.
+	Void
 )
 
 // The verdicts on a delivery.
 const (
-	// Sent means that an attempt began.
+	// Sent means that an attempt began: the handler gets the event.
 	Sent Verdict = iota + 32
-	// Done means that the event was acknowledged, or that the rule's own actions are performed.
+	// Done means that the handler acknowledged the event.
 	Done
 	// Retried means that the attempt failed, and that the event is sent again.
 	Retried
@@ -60,16 +63,31 @@ const (
 	Rejected
 	// Dead means that the event became a dead letter after its last attempt.
 	Dead
-	// Cancelled means that the attempt ended because informd stopped.
+	// Cancelled means that the attempt ended because informd stopped, or a reload ended the handler.
 	Cancelled
+	// Unmade means that the event, or the rule's own actions, could not be made: it is a dead letter.
+	Unmade
+	// Outdated means that the event is given up for what became of the object since.
+	Outdated
+	// Acts means that the rule begins to perform its own actions.
+	Acts
+	// Acted means that the rule's own actions are performed.
+	Acted
+	// Pruned means that the rule had no action to perform, and pruned.
+	Pruned
+	// Tried means that a dry run has logged what would have been delivered or performed.
+	Tried
+	// Idle means that the rule had no action to perform: each if was false, or its forEach empty.
+	Idle
 )
 
 var names = map[Verdict]string{
 	Selected: "selected", Gathered: "gathered", Undecided: "undecided", ByEvents: "events",
 	ByWhen: "when", ByCount: "count", ByRounds: "rounds", Own: "own", Failed: "failed",
-	Waits: "waits",
-	Sent:  "sent", Done: "done", Retried: "retry", Lost: "lost", Rejected: "reject", Dead: "dead",
-	Cancelled: "cancelled",
+	Waits: "waits", Void: "void",
+	Sent: "sent", Done: "done", Retried: "retry", Lost: "lost", Rejected: "reject", Dead: "dead",
+	Cancelled: "cancelled", Unmade: "unmade", Outdated: "outdated",
+	Acts: "acts", Acted: "acted", Pruned: "pruned", Tried: "tried", Idle: "idle",
 }
 
 // String returns the name that users see in JSON.
@@ -216,6 +234,20 @@ func (t *Trail) After(number uint64) (entries []Entry, missed bool) {
 // Of returns the entries about an object, the oldest first.
 func (t *Trail) Of(key delta.Key) []Entry {
 	return t.choose(func(e *Entry) bool { return e.Key == key })
+}
+
+// Since returns from when on the Trail remembers everything, if it has done so from began on at most:
+// began, or once entries have been replaced, the time of the oldest that is left.
+func (t *Trail) Since(began time.Time) time.Time {
+	if t == nil {
+		return began
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone == 0 {
+		return began
+	}
+	return time.Unix(0, t.ring[t.next].at)
 }
 
 func (t *Trail) lastGone() uint64 {

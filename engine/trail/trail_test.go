@@ -122,3 +122,18 @@ func TestGrows(t *testing.T) {
 		}
 	}
 }
+
+// A Trail says from when on it remembers everything.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	l, began := New(new(Counter), 2), time.Unix(1, 0)
+	for i, want := range []int64{1, 1, 1, 11, 12} {
+		if got := l.Since(began); got.Unix() != want {
+			t.Errorf("after %d entries: since %d, want %d", i, got.Unix(), want)
+		}
+		l.Add(added("web"), Selected, time.Unix(10+int64(i), 0))
+	}
+	if got := (*Trail)(nil).Since(began); !got.Equal(began) {
+		t.Errorf("the nil Trail remembers since %v", got)
+	}
+}

@@ -71,6 +71,23 @@ func TestWhyARuleDidNotFire(t *testing.T) {
 			strings.Contains(answer, "The actions for its last event (added) were performed ")
 	})
 	says("marks", "a", "patch   v1/configmaps   "+k.Ns+"/a")
+	k.Eventually("informd events to tell of the rule's own change", func() bool {
+		return strings.Contains(informd("events", "--rule", "marks"), "the rule made this change itself")
+	})
+	var status struct {
+		Rules []struct {
+			Name           string
+			Matches, Acted uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(informd("status", "-o", "json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range status.Rules {
+		if r.Name == "marks" && (r.Matches != 1 || r.Acted != 1) {
+			t.Errorf("one change of another and one of its own are %d matches, and it acted for %d", r.Matches, r.Acted)
+		}
+	}
 
 	k.Patch(a, `{"data":{"size":"2"}}`)
 	says("big", "a", `delivered: when is false because object.data.color is "red".`)

@@ -120,6 +120,9 @@ func sinceThen(l control.Letter) string {
 	if l.Delivered.IsZero() {
 		return ""
 	}
+	if l.Handler == control.OwnActions {
+		return "succeeded"
+	}
 	return "delivered"
 }
 
@@ -182,7 +185,11 @@ func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
 	t.row("selected", moment(l.Since, now))
 	t.row("died", moment(l.Died, now))
 	if !l.Delivered.IsZero() {
-		t.row("since then", "a later event was delivered at "+moment(l.Delivered, now))
+		what := "a later event was delivered at "
+		if l.Handler == control.OwnActions {
+			what = "the rule succeeded with a later event at "
+		}
+		t.row("since then", what+moment(l.Delivered, now))
 	}
 	t.row("attempts", strconv.Itoa(l.Attempts))
 	t.row("reason", l.Reason)

@@ -168,6 +168,11 @@ func (l *eventLines) line(out io.Writer, cells ...string) error {
 	return err
 }
 
+// ended says how an attempt has ended well.
+var ended = map[string]string{
+	"done": "acknowledged", "acted": "actions performed", "pruned": "no action but prune, ended",
+}
+
 // happened says what became of a change or of an attempt.
 func happened(e *control.Event) string {
 	took := shortDuration(e.DurationSeconds)
@@ -175,7 +180,7 @@ func happened(e *control.Event) string {
 	if e.Attempt > 1 {
 		second = fmt.Sprintf(", attempt %d", e.Attempt)
 	}
-	acts := e.Handler == control.OwnActions
+	actsAlone := e.Handler == control.OwnActions
 	switch e.What {
 	case "selected":
 		return "selected"
@@ -197,28 +202,36 @@ func happened(e *control.Event) string {
 		return "not selected: an expression fails"
 	case "waits":
 		return "waits to become a member"
+	case "void":
+		return "cancelled out with the change before, which still waited"
 	case "sent":
-		if acts {
-			return "performs its actions" + second
-		}
 		return "sent to " + e.Handler + second
-	case "done":
-		what := "acknowledged"
-		if acts {
-			what = "actions performed"
-		}
+	case "acts":
+		return "performs its actions" + second
+	case "done", "acted", "pruned":
 		return fmt.Sprintf("%s after %s, %s since it was selected",
-			what, took, shortDuration(e.LatencySeconds))
+			ended[e.What], took, shortDuration(e.LatencySeconds))
+	case "idle":
+		return "no action: each if is false, or its forEach empty"
+	case "tried":
+		return "dry run: only logged"
+	case "unmade":
+		return "could not be made after " + took + second + ": a dead letter"
+	case "outdated":
+		return "given up: the object has changed since"
 	case "retry":
 		return "failed after " + took + second + ", comes again"
 	case "lost":
 		return "handler lost after " + took + second + ", comes again"
 	case "reject":
+		if actsAlone {
+			return "its actions failed for good after " + took + second + ": a dead letter"
+		}
 		return "rejected after " + took + second + ": a dead letter"
 	case "dead":
 		return "failed for the last time after " + took + second + ": a dead letter"
 	case "cancelled":
-		return "cancelled, because informd stops"
+		return "cancelled after " + took + second + ", comes again"
 	}
 	return e.What
 }

@@ -40,8 +40,8 @@ func newExplainCommand() *cobra.Command {
 		Short: "Say why a rule did not fire for an object, or why it did",
 		Long: `Say why a rule did not fire for an object, or why it did. The answer comes first. Below it stand
 the stages of a change, in their order: whether the source selects the object, where and due with
-the values of their parts, when, what counts and gathers, and what became of the last changes and
-deliveries.
+the values of their parts, when, what counts and gathers, what the rule's own actions made of it, and
+what became of the last changes and deliveries.
 
 With the name of an object, the command asks the running daemon. It remembers the last changes since
 it started, but no old states of objects: for an update, it shows the values of when only if when
@@ -175,7 +175,9 @@ func (x *explainFlags) offline(cmd *cobra.Command, name string) (explain.Explana
 			return explain.Explanation{}, cli.Failed(fmt.Errorf("--old %s: %w", x.old, err))
 		}
 	}
-	if w := c.Rule.When; w != nil && (w.ReadsIndex() || len(w.Lookups()) > 0) {
+	acts := c.Rule.Actions
+	if w := c.Rule.When; w != nil && (w.ReadsIndex() || len(w.Lookups()) > 0) ||
+		acts.ReadsIndex() || len(acts.Lookups()) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(),
 			"informd: lookup and byIndex find nothing here, because no daemon was asked")
 	}
@@ -342,9 +344,63 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 		}
 		row("group", "%s%s", text, byText(g.By))
 	}
+	writeActs(row, parts, x)
 	if d := x.Delivery; d != nil {
 		row("delivery", "%s", deliveryText(x.Time, d))
 	}
+}
+
+// writeActs writes what a change makes of the rule's own actions.
+func writeActs(
+	row func(name, format string, args ...any), parts func(*explain.Part), x *explain.Explanation,
+) {
+	if x.Acts == nil {
+		return
+	}
+	change := "the last event"
+	switch {
+	case x.Acts.IsNow:
+		change = "if it were synced now"
+	case x.State == "":
+		change = "this change"
+	}
+	for i := range x.Acts.Actions {
+		a := &x.Acts.Actions[i]
+		name := ""
+		if i == 0 {
+			name = "actions"
+		}
+		row(name, "%s, %s %s: %s, for %s (%s)",
+			a.Label, a.Verb, a.Resource, madeText(a), change, x.Acts.Event)
+		if a.ForEach != nil {
+			row("", "forEach: %s", resultOf(a.ForEach))
+			parts(a.ForEach)
+		}
+		if a.If != nil {
+			row("", "if: %s", resultOf(a.If))
+			parts(a.If)
+		}
+	}
+	if x.Acts.Prunes {
+		row("", "prune: deletes what the rule has applied and does not apply any more")
+	}
+	if x.Acts.Error != "" {
+		row("", "fails: %s", x.Acts.Error)
+	}
+}
+
+func madeText(a *explain.OwnAction) string {
+	switch {
+	case a.IsSkipped:
+		return "not for deletions"
+	case a.Made < 0 && (a.ForEach != nil || a.If != nil):
+		return "fails"
+	case a.Made < 0:
+		return "not evaluated again"
+	case a.Made == 0:
+		return "no action"
+	}
+	return fmt.Sprintf("%d %s", a.Made, cli.Plural(a.Made, "action"))
 }
 
 func byText(by string) string {
@@ -398,12 +454,16 @@ func waitText(x *explain.Explanation) string {
 func deliveryText(now time.Time, d *explain.Delivery) string {
 	var parts []string
 	switch {
+	case d.InFlight && d.Handler == control.OwnActions:
+		parts = append(parts, "performs its actions")
 	case d.InFlight:
 		parts = append(parts, "in flight to "+d.Handler)
 	case !d.Retry.IsZero():
 		parts = append(parts, "tried again in "+explain.Short(d.Retry.Sub(now)))
 	case d.Paused:
 		parts = append(parts, "waits: the rule is paused")
+	case d.Handler == control.OwnActions:
+		parts = append(parts, "waits for its turn")
 	default:
 		parts = append(parts, "waits for "+d.Handler)
 	}

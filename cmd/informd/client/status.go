@@ -149,7 +149,7 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 	}
 	header := []string{"NAME", "HANDLER", "MATCHES", "WAITING", "OLDEST", "DEAD", "ERRORS", "STATE"}
 	if as.wide {
-		header = append(header, "AWAY", "SHORTENED", "DROPPED")
+		header = append(header, "ACTED", "IDLE", "AWAY", "SHORTENED", "DROPPED")
 	}
 	t := newTableWithin(w, as.most, header...)
 	for _, r := range rules {
@@ -161,7 +161,8 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 			strconv.Itoa(r.Waiting), oldest, strconv.Itoa(r.Dead),
 			strconv.FormatUint(r.Errors, 10), r.State}
 		if as.wide {
-			cells = append(cells, strconv.Itoa(r.Away), strconv.FormatUint(r.Shortened, 10),
+			cells = append(cells, strconv.FormatUint(r.Acted, 10), strconv.FormatUint(r.Idle, 10),
+				strconv.Itoa(r.Away), strconv.FormatUint(r.Shortened, 10),
 				strconv.FormatUint(r.Dropped, 10))
 		}
 		t.row(cells...)
@@ -172,6 +173,11 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 	for _, r := range rules {
 		if r.Reason != "" && r.State != control.RuleActive {
 			if err := note(w, r.Name, r.Reason, as); err != nil {
+				return err
+			}
+		}
+		if r.Idle > 0 && r.Acted == 0 {
+			if err := note(w, r.Name, idle(r), as); err != nil {
 				return err
 			}
 		}
@@ -202,6 +208,12 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 		}
 	}
 	return nil
+}
+
+// idle says that a rule has performed no action yet, although it selected changes.
+func idle(r control.RuleStatus) string {
+	return fmt.Sprintf("no action yet: for %d %s, each if was false, or its forEach empty",
+		r.Idle, cli.Plural(int(r.Idle), "event"))
 }
 
 // pending returns how many objects wait to become members of a rule, and until when.

@@ -215,7 +215,7 @@ type RuleStatus struct {
 	Former        string  `json:"formerly,omitempty"` // as its manifest says
 	Source        string  `json:"source,omitempty"`   // empty if the rule has none
 	Handler       string  `json:"handler"`
-	Matches       uint64  `json:"matches"` // changes that the rule selected
+	Matches       uint64  `json:"matches"` // changes that the rule selected, without its own
 	Waiting       int     `json:"waiting"` // deliveries that wait, in memory or on disk
 	Away          int     `json:"away"`    // those of Waiting that are on disk only
 	OldestSeconds float64 `json:"oldestSeconds"`
@@ -223,6 +223,10 @@ type RuleStatus struct {
 	Errors        uint64  `json:"errors"` // changes on which an expression failed
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
+	// Acted is for how many events the rule performed actions of its own, and Idle for how many it had
+	// none to perform.
+	Acted uint64 `json:"acted"`
+	Idle  uint64 `json:"idle"`
 	// Pending is how many objects wait to become members by for or due, and NextDue when the first
 	// of them does.
 	Pending int       `json:"pending"`

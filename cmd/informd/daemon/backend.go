@@ -105,7 +105,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 		one := control.RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source, Handler: r.Handler,
 			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
-			Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
+			Matches: r.Matches, Acted: r.Acted, Idle: r.Idle, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,

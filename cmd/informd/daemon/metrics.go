@@ -33,7 +33,7 @@ func newMetrics(version string) *metrics {
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "informd_handler_deliveries_total",
 			Help: "Finished attempts to deliver an event, by result: " +
-				"done, retry, lost, reject, dead, cancelled.",
+				"done, idle, retry, lost, reject, dead, cancelled.",
 		}, []string{"handler", "rule", "result"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "informd_handler_delivery_latency_seconds",
@@ -136,8 +136,9 @@ var (
 	indexErrors = desc("informd_source_index_errors_total",
 		"Evaluations of an index expression that failed.", "source")
 
-	ruleMatches = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
-	ruleErrors  = desc("informd_rule_evaluation_errors_total",
+	ruleMatches = desc("informd_rule_matches_total",
+		"Changes that the rule selected, without those that it made itself.", "rule")
+	ruleErrors = desc("informd_rule_evaluation_errors_total",
 		"Changes for which an expression of the rule failed.", "rule")
 	ruleOwn = desc("informd_rule_own_changes_total",
 		"Changes that the rule made itself and that it ignored.", "rule")
