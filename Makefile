@@ -138,7 +138,7 @@ corpus: ## Check that real CustomResourceDefinitions and their samples give no f
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
-SOAK := $(SOAK)|TestRun$$|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator
+SOAK := $(SOAK)|TestRun$$|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator|AgainstSimulator
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
