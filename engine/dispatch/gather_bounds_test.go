@@ -133,6 +133,32 @@ func TestFullGroupIsToldEarly(t *testing.T) {
 	})
 }
 
+// So is one of large objects: the bound of bytes holds like that of items.
+func TestGatheredBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &recorder{}
+		g := startGroups(t, &groups{to: to}, LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Wait: 744 * time.Hour}})
+		defer func() { g.lane.Close() }()
+		of := g.lane.gathering()
+		for n := range 95 {
+			g.offer(allInOne, added(fmt.Sprintf("o%02d", n), fmt.Sprintf("u%02d", n), 10+n))
+			if n == 0 {
+				of.mu.Lock()
+				of.lane.opts.MaxBytes = 10 * of.bytes
+				of.mu.Unlock()
+			}
+			pass(time.Minute)
+		}
+		of.mu.Lock()
+		if most := of.lane.opts.MaxBytes; of.bytes > most || of.bytes == 0 || len(to.groups()) == 0 {
+			t.Errorf("%d of %d bytes wait after %d events", of.bytes, most, len(to.groups()))
+		}
+		of.mu.Unlock()
+		pass(800 * time.Hour)
+		equal(t, "items", len(strings.Fields(strings.Join(to.groups(), " "))), 95)
+	})
+}
+
 // A full gathering whose groups all wait for a handler that hangs must not run hot.
 func TestFullGroupsRestWhileTheHandlerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

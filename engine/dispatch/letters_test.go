@@ -170,3 +170,30 @@ func TestFloodOfLettersInTheLog(t *testing.T) {
 		}
 	})
 }
+
+// Failures whose reasons differ by a number or an address are of one kind. They take one line a minute,
+// and leave room for another kind.
+func TestKindsOfFailuresInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		to := &recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Name == "other" {
+				return errors.New("something else")
+			}
+			return fmt.Errorf("dial 10.0.0.7:8080 for %s: refused", ev.Name)
+		}}
+		d := New(Recipient{Name: "h", Handler: to}, NewLetterBox(LetterBoxOptions{}),
+			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := d.Lane("r", handler.Resource{}, LaneOptions{})
+		stop := start(t, d)
+		for n := range 10 * maxReasons {
+			l.Offer(added(fmt.Sprintf("pod-%d", n), fmt.Sprint("u", n), 1))
+		}
+		pass(time.Second)
+		l.Offer(added("other", "other", 1))
+		pass(time.Second)
+		stop()
+		equal(t, "lines", strings.Count(log.String(), "delivery failed and will be repeated"), 2)
+		equal(t, "lines about another kind", strings.Count(log.String(), `reason="something else"`), 1)
+	})
+}
