@@ -186,29 +186,41 @@ func (t task) write(ctx context.Context, kind kind, from base) (o outcome, there
 	default:
 		made = m.ResourceVersion
 	}
-	t.tookEffect(from.version, made)
+	t.tookEffect(from.version, made, got.meta)
 	return o, got.meta, f
 }
 
-// tookEffect notes that a write has made another version of the object, unless made is empty. It logs
-// that somebody else undoes the write again and again. What informd's own changes lead to is the
-// Breaker's.
-func (t task) tookEffect(from, made string) {
+// tookEffect notes that a write has made another version of the object, unless made is empty. there
+// is the object's metadata after it. It logs that somebody else reacts to the write again and
+// again. What informd's own changes lead to is the Breaker's.
+func (t task) tookEffect(from, made string, there metadata) {
 	if made == "" || t.cause.Depth > 0 || t.action.Verb == handler.ActionEvent {
 		return
 	}
-	now := t.now()
-	times := t.writes.reversals.note(now, t.by.Rule, t.action, from, made)
-	if times < undoneOften {
+	_, onOurs := t.writes.Of(t.resource(), t.key(), from)
+	now, other := t.now(), there.lastBeside(FieldManager(t.by.Rule))
+	is := t.writes.reversals.note(now, t.by.Rule, t.action, effect{from, made, onOurs, other})
+	var message string
+	var count []any
+	switch {
+	case is.isUndone():
+		message = "somebody else keeps undoing what the rule writes: another informd, or a controller?"
+		count = []any{"times", is.times}
+	case is.isInTurns():
+		message = "a rule and somebody else change an object in turns: let when skip the other's changes"
+		count = []any{"writes", is.turns, "within", turnsWithin, "other", cmp.Or(is.by, "not known")}
+	default:
 		return
 	}
-	held, ok := t.undone.Allow(now, t.by.Rule)
+	held, ok := t.undone.Allow(now, t.by.Rule+" "+message)
 	if !ok {
 		return
 	}
-	t.log.Warn("somebody else keeps undoing what the rule writes: another informd, or a controller?",
-		"rule", t.by.Rule, "verb", t.action.Verb, "resource", object.ResourceName(t.resource()), "key", t.key().String(),
-		"times", times, "unreported", held)
+	attrs := append([]any{
+		"rule", t.by.Rule, "verb", t.action.Verb,
+		"resource", object.ResourceName(t.resource()), "key", t.key().String(),
+	}, count...)
+	t.log.Warn(message, append(attrs, "unreported", held)...)
 }
 
 func (t task) request(kind kind, from seen) (r request, err error) {

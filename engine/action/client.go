@@ -97,6 +97,28 @@ type manager struct {
 	Fields map[string]struct{} `json:"fieldsV1"`
 }
 
+// lastBeside returns the field manager that changed the object last before own, which has just
+// written it. It returns "" if none is known that did so within a second: the API server forgets
+// whoever owns no field any more.
+func (m metadata) lastBeside(own string) (name string) {
+	var newest, last time.Time // whole seconds
+	for _, by := range m.ManagedFields {
+		if by.Time == nil {
+			continue
+		}
+		if by.Time.After(newest) {
+			newest = by.Time.Time
+		}
+		if by.Manager != own && by.Time.After(last) {
+			name, last = by.Manager, by.Time.Time
+		}
+	}
+	if newest.Sub(last) > time.Second {
+		return ""
+	}
+	return printable.Line(name, maxManager)
+}
+
 // removed reports whether the object is gone after this change, because the change removed the last
 // finalizer of a deleted object. A Namespace has no grace period: something else holds it back.
 func (m metadata) removed() bool {

@@ -81,7 +81,7 @@ func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome,
 	o := outcome{code: got.code}
 	if f == nil {
 		o.result, o.version = Created, got.meta.ResourceVersion
-		t.tookEffect("", o.version)
+		t.tookEffect("", o.version, got.meta)
 	}
 	end("", o.version)
 	return o, f
