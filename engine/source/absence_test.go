@@ -186,7 +186,7 @@ func TestTwoLooksAMinuteApart(t *testing.T) {
 	t.Parallel()
 	server := apistub.New(t)
 	clock := clocks.NewFakePassiveClock(time.Unix(1e9, 0))
-	s, lines := newInformers(t, server.Config(), Options{Clock: clock, GoneAfter: defaultGoneAfter})
+	s, lines := newInformers(t, server.Config(), Options{Clock: clock, GoneAfter: -1}) // the default
 	i := s.Informer(Selection{Resource: widgets})
 	e := newEar()
 	i.Consume(consumer(e.hear))

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/integration/apistub"
@@ -151,6 +153,9 @@ func TestQuietIsNoSilence(t *testing.T) {
 		impatiently(s)
 		s.tuning.answer, s.tuning.listing = patience, patience
 		s.tuning.quiet, s.tuning.proof = 4*time.Second, 4*time.Second
+		if !watchList { // each watch is a short one, and none a probe
+			s.tuning.quiet = patience
+		}
 		run(t, s)
 		e.expect(t, "synced a 1")
 		server.Await("three ends of watches", func() bool { return server.Requests().Watches[pods] > 3 })
@@ -164,6 +169,36 @@ func TestQuietIsNoSilence(t *testing.T) {
 		e.expect(t, "updated a 1→2")
 		e.silent(t)
 	})
+}
+
+// A long list takes its time: how long the informer waits for the next of it is bounded, and not how long
+// all of it takes.
+func TestSlowListIsNoSilence(t *testing.T) {
+	t.Parallel()
+	h := &hostile{list: func(w io.Writer, _ *http.Request) error {
+		_, err := io.WriteString(w, listHead)
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			if _, err = fmt.Fprintf(w, "%8192s", ""); err != nil { // more than a buffer
+				return err
+			}
+		}
+		_, err = io.WriteString(w, podNamed("a", 10)+`]}`)
+		return err
+	}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	s, lines := newInformers(t, &rest.Config{Host: server.URL}, Options{})
+	i := s.Informer(Selection{Resource: pods, Namespace: "shop"})
+	e := newEar()
+	i.Consume(consumer(e.hear))
+	s.tuning.progress = time.Second
+	run(t, s)
+	e.expect(t, "synced a 10")
+	awaitState(t, i, Synced)
+	if lines.count("level=WARN") > 0 {
+		t.Error("the log has a warning")
+	}
 }
 
 // A server that honours sendInitialEvents and never says where they end gets a list instead.
@@ -193,6 +228,39 @@ func TestInitialEventsWithoutEnd(t *testing.T) {
 	e.expect(t, "updated a 2→3")
 	if n := server.Requests().WatchLists[pods]; n != lists {
 		t.Errorf("it asks for initial events once more")
+	}
+}
+
+// So does one that is never silent, because its objects change all the time.
+func TestInitialEventsWithoutEndAmongChanges(t *testing.T) {
+	t.Parallel()
+	h := &hostile{
+		hasInitial: true,
+		list: func(w io.Writer, _ *http.Request) error {
+			_, err := io.WriteString(w, listHead+podNamed("a", 10)+`]}`)
+			return err
+		},
+		watch: func(w io.Writer, r *http.Request) (err error) {
+			if !isInitial(r) {
+				return nil
+			}
+			for n, verb := 10, "ADDED"; err == nil; n, verb = n+1, "MODIFIED" {
+				_, err = fmt.Fprintf(w, "{\"type\":%q,%4096s\"object\":%s}\n", verb, "", podNamed("a", n)) // more than a buffer
+				time.Sleep(5 * time.Millisecond)
+			}
+			return err
+		},
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	s, lines := newInformers(t, &rest.Config{Host: server.URL}, Options{})
+	i := s.Informer(Selection{Resource: pods, Namespace: "shop"})
+	i.Consume(consumer(newEar().hear))
+	impatiently(s)
+	run(t, s)
+	awaitState(t, i, Synced)
+	if n := lines.count("listing instead"); n != 1 {
+		t.Errorf("that is logged %d times, want once", n)
 	}
 }
 

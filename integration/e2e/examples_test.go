@@ -57,7 +57,7 @@ func TestExamplesAreValid(t *testing.T) {
 
 func TestExamplesPassTheirTests(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{automations, rules} {
+	for _, path := range []string{automations, rules, "../../examples/webhook"} {
 		if code, stdout, stderr := harness.Informd(t, "test", "-f", path); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", path, code, stdout, stderr)
 		}
