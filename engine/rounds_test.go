@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -43,6 +44,30 @@ func TestScheduleTellsOfMembersAtItsMoments(t *testing.T) {
 	if !strings.HasSuffix(h.ids[4], "/1893571200") { // 2030-01-02T08:00:00Z
 		t.Errorf("the id %s does not name the moment", h.ids[4])
 	}
+}
+
+// While its source has trouble, a moment waits: it would tell of what was there before.
+func TestMomentsWaitWhileTheSourceHasTrouble(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.at(0, 7, 0)
+	l.put("a", "1")
+	e, stop := l.start(mapSource+aRule("daily", daily), h)
+	l.settled(e)
+	l.server.Fail(forbid("/configmaps"))
+	l.server.DropWatches()
+	l.holds("the source has trouble", func() bool {
+		state, _ := e.work().intakes[0].informer.State()
+		return state == source.Forbidden
+	})
+	l.pass(e, 61*time.Minute)
+	time.Sleep(500 * time.Millisecond) // nothing is to happen
+	if told := h.about("daily"); len(told) > 0 {
+		t.Errorf("told %q while the source has trouble", told)
+	}
+	l.server.Fail(nil)
+	l.holds("the moment comes", func() bool { return len(h.about("daily")) == 1 })
+	stop()
 }
 
 func TestMissedMomentsComeOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,26 @@ func names(objects []*object.Object, err error) []string {
 		out = append(out, o.Name())
 	}
 	return out
+}
+
+// A lookup takes no time for the objects themselves: what it needs does not grow with their number.
+func TestLookupsCopyNoBucket(t *testing.T) {
+	const lookups = 100
+	needs := func(objects int) uint64 {
+		i := filled(t, objects)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range lookups {
+			if bucket, err := i.ByIndex("all", "yes"); err != nil || bucket.Len() != objects {
+				t.Fatalf("%d objects, %v", bucket.Len(), err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / lookups
+	}
+	if few, many := needs(10), needs(10_000); many > few+1000 {
+		t.Errorf("a lookup among 10 objects takes %d bytes, and among 10,000 %d", few, many)
+	}
 }
 
 func TestIndexer(t *testing.T) {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -127,4 +128,29 @@ func TestOutageThatOutlastsTheLimitOfLines(t *testing.T) {
 	await(t, "the second outage in the log", func() bool { return lines.count("waiting for the API server") == 2 })
 	server.Fail(nil)
 	await(t, "its end in the log", func() bool { return lines.count("answers again") == 2 })
+}
+
+// So is the trouble of one source that comes again within a minute, and stays.
+func TestTroubleThatOutlastsTheLimitOfLines(t *testing.T) {
+	t.Parallel()
+	lines, ahead := &log{}, newAhead()
+	logger := slog.New(slog.NewTextHandler(lines, nil))
+	h := newHealth(logger, newSayer(logger, ahead), "s")
+	h.listing()
+	h.listed(1)
+	h.trouble(Failing, "no answer from 10.0.0.1", true)
+	h.well()
+	for range 3 {
+		h.trouble(Failing, "no answer from 10.0.0.2", true)
+	}
+	if n := lines.count("source is failing"); n != 1 {
+		t.Errorf("trouble that came twice within a minute is logged %d times", n)
+	}
+	ahead.pass(time.Minute)
+	for range 3 {
+		h.trouble(Failing, "no answer from 10.0.0.3", true)
+	}
+	if n := lines.count("source is failing"); n != 2 {
+		t.Errorf("trouble that stays is logged %d times", n)
+	}
 }

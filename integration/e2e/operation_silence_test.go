@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,10 @@ func TestSilence(t *testing.T) {
 	}
 	if !strings.Contains(d.Logged(), "level=WARN") {
 		t.Errorf("no warning:\n%s", d.Logged())
+	}
+	heard, err := strconv.ParseFloat(d.Metric(`informd_source_last_heard_seconds{source="configmaps"}`), 64)
+	if err != nil || heard < 20 {
+		t.Errorf("the metric says that the API server was heard %v seconds ago: %v", heard, err)
 	}
 	told := d.Await("what was told", func([]handler.Event) bool { return true })
 	if briefs := strings.Join(harness.Cut(k.Briefs(told)), "\n"); strings.Contains(briefs, "bad NS/") {
