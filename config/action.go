@@ -340,7 +340,7 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 	prune := r.boolean(spec.get("prune"), "spec.prune")
 	switch {
 	case !prune || len(rule.Actions) == 0 || !spec.has("source"):
-	case !slices.ContainsFunc(rule.Actions, Action.prunes):
+	case !slices.ContainsFunc(rule.Actions, Action.Prunes):
 		r.mistake(spec.key["prune"], "spec.prune deletes what the rule has applied, "+
 			"and the rule has no action apply")
 	case !slices.Contains(rule.Events, "deleted") && !r.reported[spec.value["events"]]:
@@ -354,8 +354,8 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 	return prune
 }
 
-// prunes reports whether prune covers what the action makes.
-func (a Action) prunes() bool { return a.Verb == Apply && a.Subresource == "" }
+// Prunes reports whether spec.prune covers what the action makes.
+func (a Action) Prunes() bool { return a.Verb == Apply && a.Subresource == "" }
 
 // isEventReason reports whether t is a valid reason of an event, or may become one when its
 // expressions are evaluated.

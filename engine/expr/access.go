@@ -196,6 +196,7 @@ func (c *compiler) list(n *ast.ArrayNode) (operand, error) {
 func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 	var keys, values []eval
 	var elem shape
+	given := make(map[string]bool, len(n.Pairs))
 	for _, node := range n.Pairs {
 		pair := node.(*ast.PairNode)
 		parts, err := c.compileAll([]ast.Node{pair.Key, pair.Value})
@@ -203,9 +204,15 @@ func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 			return operand{}, err
 		}
 		key, entry := parts[0], parts[1]
-		if _, ok := key.value.(string); key.constant && !ok {
-			return operand{}, c.errorf(pair.Key, "a key must be a string, not %s",
-				value.Some(key.value))
+		if name, ok := key.value.(string); key.constant {
+			switch {
+			case !ok:
+				return operand{}, c.errorf(pair.Key, "a key must be a string, not %s",
+					value.Some(key.value))
+			case given[name]:
+				return operand{}, c.errorf(pair.Key, "the key %q is given twice", clip(name))
+			}
+			given[name] = true
 		}
 		c.reach.use(key.shape)
 		c.reach.touch(entry.shape)

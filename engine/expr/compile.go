@@ -13,7 +13,8 @@ import (
 // before they use the package.
 var OnPanic = func(any) {}
 
-// Compile compiles an expression for a scope. An error is an *Error.
+// Compile compiles an expression for a scope. The error has the mistakes that Mistakes returns: all
+// names that mean nothing, or one mistake of another kind.
 func Compile(text string, o Options) (p *Program, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -119,6 +120,9 @@ func (c *compiler) root(text string) (operand, error) {
 		c.sites.body(tree)
 	}
 	root, err := c.compile(tree)
+	if len(c.unknown) > 0 { // whatever else is wrong may follow from them
+		return operand{}, c.unknown.err()
+	}
 	if err == nil && (c.options.Scope == Where || c.options.Scope == When) {
 		root.eval = c.watched(tree, root)
 	}
@@ -163,6 +167,8 @@ type compiler struct {
 
 	sites *sites // of Options.Trace, or nil
 
+	unknown several // names in the text that mean nothing
+
 	folding run // evaluates constants; the whole text shares its budgets
 }
 
@@ -202,6 +208,19 @@ func (c *compiler) errorf(at ast.Node, format string, args ...any) error {
 	return &Error{value.RuneOffset(c.text, at.Location().From), fmt.Sprintf(format, args...)}
 }
 
+// maxUnknown is how many unknown names of one text are reported.
+const maxUnknown = 10
+
+// unknownName reports a name that means nothing, and goes on, so that the others are found too.
+func (c *compiler) unknownName(at ast.Node, format string, args ...any) (operand, error) {
+	err := c.errorf(at, format, args...)
+	if len(c.unknown) == maxUnknown {
+		return operand{}, err
+	}
+	c.unknown = append(c.unknown, err.(*Error))
+	return operand{eval: func(*run) (any, error) { return nil, nil }}, nil
+}
+
 func (c *compiler) slot() int {
 	c.slots++
 	c.mostSlots = max(c.mostSlots, c.slots)
@@ -216,8 +235,11 @@ func (c *compiler) compile(node ast.Node) (operand, error) {
 		return o, nil
 	}
 	compile := c.compileNew
-	if c.sites != nil {
+	switch {
+	case c.sites != nil:
 		compile = c.compileTraced
+	case c.knowsEvent():
+		compile = c.compileKnown
 	}
 	o, err := compile(node)
 	if err == nil {

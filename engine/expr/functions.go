@@ -1,9 +1,14 @@
 package expr
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -57,18 +62,18 @@ func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, e
 	if !ok {
 		if isFunction(name) {
 			if example, ok := namesElements[name]; ok {
-				return operand{}, c.errorf(n, "%s is a function; write %s(%s)", name, name, example)
+				return c.unknownName(n, "%s is a function; write %s(%s)", name, name, example)
 			}
-			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()",
+			return c.unknownName(n, "%s is a function; write %s(x) or x | %s()",
 				name, name, name)
 		}
 		if operator, ok := operatorLike[name]; ok {
-			return operand{}, c.errorf(n, "there is no method %s; write x %s y", name, operator)
+			return c.unknownName(n, "there is no method %s; write x %s y", name, operator)
 		}
 		if instead, ok := otherMethods[name]; ok {
-			return operand{}, c.errorf(n, "there is no method %s; %s", name, instead)
+			return c.unknownName(n, "there is no method %s; %s", name, instead)
 		}
-		return operand{}, c.errorf(n, "unknown method %q", clip(name))
+		return c.unknownName(n, "unknown method %q", clip(name))
 	}
 	if len(n.Arguments) > 0 {
 		return operand{}, c.errorf(n, "%s takes no arguments", name)
@@ -111,12 +116,12 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 			if instead == "" {
 				instead = "there is nothing in its place"
 			}
-			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
+			return c.unknownName(at, "there is no function %s; %s", name, instead)
 		}
 		if instead, ok := otherFunctions[name]; ok {
-			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
+			return c.unknownName(at, "there is no function %s; %s", name, instead)
 		}
-		return operand{}, c.errorf(at, "unknown function %q%s",
+		return c.unknownName(at, "unknown function %q%s",
 			clip(name), suggest(name, functionNames()))
 	}
 	if err := c.count(at, name, len(arguments), f.Min, f.Max); err != nil {
@@ -155,8 +160,12 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 	}
 	if how := unitExamples[name]; how != "" && args[0].constant {
 		if text, ok := args[0].value.(string); ok && c.cannotRead(f, text) {
-			return operand{}, c.errorf(arguments[0], "%q is no %s: write one such as %s", clip(text),
-				name, how)
+			if instead := c.readable(f, name, text); instead != "" {
+				how = instead
+			} else {
+				how = "one such as " + how
+			}
+			return operand{}, c.errorf(arguments[0], "%q is no %s: write %s", clip(text), name, how)
 		}
 	}
 	evals := evalsOf(args)
@@ -178,6 +187,37 @@ var unitExamples = map[string]string{
 func (c *compiler) cannotRead(f value.Function, text string) bool {
 	_, err := f.Call(&c.folding.Meter, []any{text})
 	return err != nil && err != value.ErrSteps && err != value.ErrMemory
+}
+
+var (
+	inDays     = regexp.MustCompile(`^([0-9]{1,4})\s*(d|days?|w|weeks?)\s*((?:[0-9]+[hms])*)$`)
+	dateInside = regexp.MustCompile(`^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}))?$`)
+)
+
+// readable returns what the author of a text probably means, in quotes, as the function can read it,
+// or "".
+func (c *compiler) readable(f value.Function, name, text string) string {
+	instead := ""
+	switch name {
+	case "duration":
+		if m := inDays.FindStringSubmatch(text); m != nil {
+			days, _ := strconv.Atoi(m[1]) // they are digits
+			if m[2][0] == 'w' {
+				days *= 7
+			}
+			rest, _ := time.ParseDuration(cmp.Or(m[3], "0"))
+			instead = (time.Duration(24*days)*time.Hour + rest).String()
+			instead = strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(instead)
+		}
+	case "time":
+		if m := dateInside.FindStringSubmatch(text); m != nil {
+			instead = m[1] + "T" + cmp.Or(m[2], "00:00:00") + "Z"
+		}
+	}
+	if instead == "" || c.cannotRead(f, instead) {
+		return ""
+	}
+	return strconv.Quote(instead)
 }
 
 func constantKey(name string, args []operand) (string, bool) {

@@ -110,10 +110,6 @@ var slips = []struct {
 }{
 	{regexp.MustCompile(`\$$`), regexp.MustCompile(`^\{`),
 		"this is an expression already: leave out ${ and }"},
-	{regexp.MustCompile(`^\s*\{$`), regexp.MustCompile(`^\{`),
-		"templates of Go are not used here: write object.metadata.name"},
-	{regexp.MustCompile(`^\s*$`), regexp.MustCompile(`^\.`),
-		"a field begins with its object: object.metadata.name"},
 	{regexp.MustCompile(`\[$`), regexp.MustCompile(`^(\]|\*\])`),
 		"for a field of each element write map(object.spec.containers, .image)"},
 	{regexp.MustCompile(`[,(]\s*\{\s*\w+\s*$`), regexp.MustCompile(`^:`),
@@ -147,8 +143,12 @@ var slips = []struct {
 const elementNamed = "a condition calls the element #: filter(x, #.y == 1), or filter(x, .y == 1)"
 
 var (
-	measure   = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
-	durations = regexp.MustCompile(`^(ns|us|ms|s|h|d)$`)
+	// goTemplate matches what follows the first { of a template of Go that gives a field.
+	goTemplate = regexp.MustCompile(`^\{-?\s*((?:\.[A-Za-z_]\w*)+)`)
+	fieldAlone = regexp.MustCompile(`^(\.[A-Za-z_]\w*)+`)
+	endsInside = regexp.MustCompile(`[\w)\]}.?"'` + "`" + `]$`) // what a field may follow
+	measure    = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
+	durations  = regexp.MustCompile(`^(ns|us|ms|s|h|d)$`)
 )
 
 // hintForSyntax returns the offset and the message of a syntax error with what helps.
@@ -178,6 +178,13 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		}
 		return offset, message
 	}
+	before, after := text[:offset], text[offset:]
+	if m := goTemplate.FindStringSubmatch(after); m != nil && strings.HasSuffix(before, "{") {
+		return offset, fmt.Sprintf("templates of Go are not used here: write object%s", m[1])
+	}
+	if m := fieldAlone.FindString(after); m != "" && !endsInside.MatchString(before) {
+		return offset, fmt.Sprintf("%s; a field begins with its object: object%s", message, m)
+	}
 	for _, slip := range slips {
 		if slip.before.MatchString(text[:offset]) && slip.after.MatchString(text[offset:]) {
 			return offset, message + "; " + slip.hint
@@ -188,6 +195,15 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 
 // inQuotes matches an expression within a string, as templates have it.
 var inQuotes = regexp.MustCompile(`\$\{\s*(object|old|item)\.[^}]*\}`)
+
+// withDash returns how to write a.b-1 if b-1 is the name of one field, or "".
+func withDash(field *ast.MemberNode, number *ast.IntegerNode) string {
+	name, ok := field.Property.(*ast.StringNode)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s[%q]", field.Node, fmt.Sprintf("%s-%d", name.Value, number.Value))
+}
 
 // eventTypes are what event can be.
 var eventTypes = []string{"added", "updated", "deleted", "synced"}
@@ -298,9 +314,8 @@ func (c *compiler) checkText(n *ast.BinaryNode, a, b operand) error {
 		field, isField := from.Left.(*ast.MemberNode)
 		number, isNumber := from.Right.(*ast.IntegerNode)
 		if isField && isNumber && from.Operator == "-" {
-			if name, ok := field.Property.(*ast.StringNode); ok {
-				hint = fmt.Sprintf("; a field with - in its name needs brackets: %s[%q]",
-					field.Node, fmt.Sprintf("%s-%d", name.Value, number.Value))
+			if name := withDash(field, number); name != "" {
+				hint = "; a field with - in its name needs brackets: " + name
 			}
 		}
 		return c.errorf(from, "the result of %s never equals a text%s", from.Operator, hint)

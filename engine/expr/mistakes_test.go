@@ -2,6 +2,8 @@ package expr
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -80,7 +82,15 @@ func TestMistakesInTheText(t *testing.T) {
 		{"a variable twice", When, `let x = 1; let |x = 2; true`, "x already has a meaning; choose another name"},
 		{"a key that cannot be one", When, `{(|1): 2} == nil`, "a key must be a string, not an int"},
 
-		{"a duration in days", When, `now() > time(object.x) + duration(|"3d")`, `"3d" is no duration: write one such as "10m", "1h30m" or "24h"`},
+		{"a duration in days", When, `now() > time(object.x) + duration(|"3d")`, `"3d" is no duration: write "72h"`},
+		{"a duration in weeks", When, `duration(|"2 weeks") == object.x`, `"2 weeks" is no duration: write "336h"`},
+		{"a duration in days and less", When, `duration(|"1d12h10s") == object.x`, `"1d12h10s" is no duration: write "36h0m10s"`},
+		{"a duration that is none", When, `duration(|"soon") == object.x`, `"soon" is no duration: write one such as "10m", "1h30m" or "24h"`},
+		{"a date", When, `time(|"2026-01-01") < now()`, `"2026-01-01" is no time: write "2026-01-01T00:00:00Z"`},
+		{"a time with a space", When, `time(|"2026-01-01 08:30:00") < now()`, `"2026-01-01 08:30:00" is no time: write "2026-01-01T08:30:00Z"`},
+		{"a date that there is not", When, `time(|"2026-02-30") < now()`, `"2026-02-30" is no time: write one such as "2030-01-31T08:00:00Z"`},
+		{"a key twice", When, `{a: 1, b: 2, |"a": 3} == nil`, `the key "a" is given twice`},
+		{"a key twice, of which one is put together", When, `{ab: 1, ("a" |+ "b"): 3} == nil`, `the key "ab" is given twice`},
 		{"a constant that cannot be parsed", When, `object.x > quantity(|"10 GB")`, `"10 GB" is no quantity: write one such as "500m" or "1Gi"`},
 		{"constants that do not go together", When, `object.x == (1 |+ "a")`, `operator "+" cannot take an int and a string; write string(…) around what is no string`},
 		{"a pattern that is wrong", When, `object.x matches |"(a"`, "the pattern is wrong: missing closing ): \"(a\""},
@@ -175,7 +185,10 @@ func TestHints(t *testing.T) {
 		{`|"MODIFIED" == event`, `event is never "MODIFIED": it is added, updated, deleted or synced; did you mean updated?`},
 		{`$|{object.metadata.name} == "a"`, `unexpected "{"; this is an expression already: leave out ${ and }`},
 		{`|"${object.metadata.name}" == "a"`, `this is the text itself; for what the expression gives, leave out the quotes and ${ }: object.metadata.name`},
-		{`{|{ .metadata.name }}`, `a map key must be a quoted string, a number, a identifier, or an expression enclosed in parentheses (unexpected "{"); templates of Go are not used here: write object.metadata.name`},
+		{`{|{ .metadata.name }}`, `templates of Go are not used here: write object.metadata.name`},
+		{`{|{- .spec.nodeName -}}`, `templates of Go are not used here: write object.spec.nodeName`},
+		{`"/api" in |.spec.uri`, `unexpected "."; a field begins with its object: object.spec.uri`},
+		{`object.a == 1 and |.b`, `unexpected "."; a field begins with its object: object.b`},
 		{`|.metadata.name == "a"`, `unexpected "."; a field begins with its object: object.metadata.name`},
 		{`|self.metadata.name == "a"`, `unknown name "self"; write object`},
 		{`|oldSelf.x == 1`, `unknown name "oldSelf"; the state before is old`},
@@ -244,3 +257,35 @@ func TestHintsAreReachable(t *testing.T) {
 		}
 	}
 }
+
+// All names of a text that mean nothing are reported at once.
+func TestUnknownNames(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want []string // what stands at each place
+	}{
+		{`has(object.x) && object.metadata.name.startsWith("a") && object.xs.exists(c, c.y)`, []string{"has", "startsWith", "exists"}},
+		{`objekt.x == Failed and size(object.y) > 1`, []string{"objekt", "Failed", "size"}},
+		{`any(object.x, foo == .y) or (let a = bar; a == 1)`, []string{"foo", "bar"}},
+		{`object.labels.my-app == "x"`, []string{"app"}}, // what else is wrong follows from it
+		{strings.Repeat("x == 1 or ", 50) + "true", slices.Repeat([]string{"x"}, 10)},
+	} {
+		_, err := Compile(test.text, Options{Scope: When})
+		_, _, inTemplate := CompileTemplate("a ${1} ${"+test.text+"}", Options{Scope: Payload})
+		for before, err := range map[int]error{0: err, len("a ${1} ${"): inTemplate} {
+			var at []string
+			for _, e := range Mistakes(err) {
+				at = append(at, name.FindString(test.text[e.Offset-before:]))
+			}
+			if !slices.Equal(at, test.want) {
+				t.Errorf("%s: mistakes at %q, want %q", test.text, at, test.want)
+			}
+		}
+	}
+	_, _, err := CompileTemplate("${foo} and ${bar}", Options{Scope: Payload})
+	if all := Mistakes(err); len(all) != 2 || all[1].Offset != len("${foo} and ${") {
+		t.Errorf("got %v, want a mistake for each expression", all)
+	}
+}
+
+var name = regexp.MustCompile(`^\w+`)

@@ -44,10 +44,16 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		read := func(r *run) (any, error) { return r.env.Object, nil }
 		return operand{eval: read, shape: objectsOf(own), field: []string{}}, nil
 	case "old":
+		if c.knowsEvent() && c.options.event != "updated" {
+			return constant(nil), nil
+		}
 		c.readsOld = true
 		read := func(r *run) (any, error) { return r.env.Old, nil }
 		return operand{eval: read, shape: objectsOf(own)}, c.onlyOfChanges(n, "old")
 	case "event":
+		if c.knowsEvent() {
+			return constant(c.options.event), nil
+		}
 		c.readsEvent = true
 		read := func(r *run) (any, error) { return r.env.Event, nil }
 		return operand{eval: read}, c.onlyOfChanges(n, "event")
@@ -65,13 +71,13 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	}
 	offset := value.RuneOffset(c.text, n.Location().From)
 	if hint := hintForField(c.text, offset, n.Value); hint != "" {
-		return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
+		return c.unknownName(n, "unknown name %q%s", clip(n.Value), hint)
 	}
 	if isFunction(n.Value) {
-		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
+		return c.unknownName(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
 	}
 	if slices.Contains(topLevel, n.Value) {
-		return operand{}, c.errorf(n, "unknown name %q; did you mean object.%s?", n.Value, n.Value)
+		return c.unknownName(n, "unknown name %q; did you mean object.%s?", n.Value, n.Value)
 	}
 	hint := suggest(n.Value, c.names())
 	if other, ok := otherNames[n.Value]; ok {
@@ -86,7 +92,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	if hint == "" && c.options.Item != nil {
 		hint = "; the element of forEach is item"
 	}
-	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
+	return c.unknownName(n, "unknown name %q%s", clip(n.Value), hint)
 }
 
 // topLevel are fields of nearly every object, which authors often write without object.

@@ -24,6 +24,33 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// several are the mistakes of one text, of which errors.As finds the first.
+type several []*Error
+
+func (s several) Error() string { return s[0].Message }
+
+func (s several) Unwrap() (all []error) {
+	for _, e := range s {
+		all = append(all, e)
+	}
+	return all
+}
+
+func (s several) err() error {
+	if len(s) == 1 {
+		return s[0]
+	}
+	return s
+}
+
+// Mistakes returns all mistakes in an error of Compile or CompileTemplate.
+func Mistakes(err error) []*Error {
+	if all, ok := err.(several); ok {
+		return all
+	}
+	return []*Error{err.(*Error)}
+}
+
 // parse parses a text with expr-lang's parser. That recurses without a bound, so parse checks the
 // nesting first.
 func parse(text string) (ast.Node, error) {

@@ -65,6 +65,8 @@ type Options struct {
 	Branch func(Branch) func(outcome bool)
 	// Trace makes a Program that Program.Trace takes. It has no Requires, either.
 	Trace bool
+
+	event string // of NeverTrue: the type of the changes; "": any
 }
 
 // Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.

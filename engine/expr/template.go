@@ -18,7 +18,7 @@ const maxParts = 256
 // literal is the string that the text stands for.
 //
 // The text may have any length. Each of its expressions has the bounds of an expression. An error
-// is an *Error.
+// is as that of Compile.
 func CompileTemplate(text string, o Options) (p *Program, literal string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -38,6 +38,7 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 	}
 	c := newCompiler(o)
 	var roots []operand
+	var mistakes several
 	for _, part := range parts {
 		if !part.isExpr {
 			roots = append(roots, constant(part.text))
@@ -45,10 +46,15 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 		}
 		root, err := c.root(part.text)
 		if err != nil {
-			return nil, "", moved(err, part.offset)
+			mistakes = append(mistakes, moved(err, part.offset)...)
+			c.unknown = nil
+			continue
 		}
 		c.reach.use(root.shape)
 		roots = append(roots, root)
+	}
+	if len(mistakes) > 0 {
+		return nil, "", mistakes[:min(len(mistakes), maxUnknown)].err()
 	}
 	if len(roots) == 1 {
 		return c.program(text, roots[0].eval), "", nil
@@ -56,12 +62,12 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 	return c.program(text, concatenation(parts, roots, o.Inline)), "", nil
 }
 
-// moved adds to the offset of an error.
-func moved(err error, by int) error {
-	if e, ok := err.(*Error); ok {
-		return &Error{e.Offset + by, e.Message}
+// moved returns the mistakes of an error, with more added to their offsets.
+func moved(err error, by int) (all several) {
+	for _, e := range Mistakes(err) {
+		all = append(all, &Error{e.Offset + by, e.Message})
 	}
-	return err
+	return all
 }
 
 // concatenation joins the parts of a template. inline, which may be nil, is that of Options.

@@ -215,8 +215,10 @@ func checkClosed(t *testing.T, text string) {
 func checkTemplate(t *testing.T, text string) {
 	p, literal, err := CompileTemplate(text, payload)
 	if err != nil {
-		if e, ok := err.(*Error); !ok || e.Offset < 0 || e.Offset > len(text) || e.Message == "the expression cannot be compiled" {
-			t.Fatalf("%q: %#v", text, err)
+		for _, e := range Mistakes(err) {
+			if e.Offset < 0 || e.Offset > len(text) || e.Message == "the expression cannot be compiled" {
+				t.Fatalf("%q: %#v", text, e)
+			}
 		}
 		return
 	}

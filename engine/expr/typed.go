@@ -163,7 +163,7 @@ func (t Typed) Field(name string) (field Typed, fault string) {
 
 // hintForField returns what follows the message about a field that a map cannot have.
 func (t Typed) hintForField(name string) string {
-	fields := t.Type.Fields()
+	fields := slices.DeleteFunc(slices.Clone(t.Type.Fields()), isLeftOut)
 	if hint := suggest(name, slices.Clone(fields)); hint != "" {
 		return hint
 	}
@@ -179,6 +179,11 @@ func (t Typed) hintForField(name string) string {
 	}
 	return suggestOrList(name, fields)
 }
+
+// managedFields is a field of metadata in all schemas that informd leaves out of all objects.
+const managedFields = "managedFields"
+
+func isLeftOut(field string) bool { return field == managedFields }
 
 // onlyWith returns the only one of some names that begins with another one, or "".
 func onlyWith(beginning string, names []string) (found string) {
@@ -219,6 +224,9 @@ func findField(root schema.Type, name string) []string {
 			break
 		}
 		for _, field := range next[0].at.Fields() {
+			if isLeftOut(field) {
+				continue
+			}
 			if seen++; seen > maxFieldsSeen {
 				return nil
 			}

@@ -20,11 +20,16 @@ type Typing struct {
 	Given   map[string]Typed // other names
 	// IsCondition says that the text must give true or false.
 	IsCondition bool
+	// Events are the types of changes for which the text is evaluated; nil: any. Options are what
+	// Compile takes for it, without what watches evaluations.
+	Events  []string
+	Options Options
 }
 
 // Check returns what a text gives, and its mistakes of type: fields that objects cannot have,
-// comparisons that are never true, operators that always fail. It reports nothing that it does not
-// know for certain. get(x, "k") may ask for any field. Of a text with many mistakes, it returns some.
+// comparisons that are never true, operators that always fail. With Typing.Events, it also reports
+// conditions that no change makes true, and fields of old that are never there. It reports nothing
+// that it does not know for certain. get(x, "k") may ask for any field. Of a text with many mistakes, it returns some.
 //
 // Check does not compile the text, and says nothing about what Compile reports.
 func Check(text string, as Typing) (gives Typed, mistakes []*Error) {
@@ -42,6 +47,12 @@ func Check(text string, as Typing) (gives Typed, mistakes []*Error) {
 	gives = c.check(tree)
 	if as.IsCondition {
 		c.condition(tree, gives)
+	}
+	if len(c.mistakes) == 0 {
+		c.checkOld()
+	}
+	if len(c.mistakes) == 0 {
+		c.checkNever()
 	}
 	return gives, c.mistakes
 }
@@ -90,6 +101,14 @@ type checker struct {
 	done map[ast.Node]Typed
 	// negated is the operand of the last not.
 	negated ast.Node
+
+	mentioned ast.Node // the first event or old of the text
+	old       ast.Node // the first old of which the text asks for a field
+	// reckons says that the text knows that old may be nil: it mentions event, or old as a whole.
+	reckons  bool
+	hasFalse bool // the text has the constant false, with which authors switch conditions off
+	// excused is how many parts there are around the node that reckon with nil.
+	excused int
 }
 
 type typedName struct {
@@ -114,6 +133,7 @@ func (c *checker) check(node ast.Node) Typed {
 func (c *checker) checkNew(node ast.Node) Typed {
 	switch n := node.(type) {
 	case *ast.BoolNode:
+		c.hasFalse = c.hasFalse || !n.Value
 		return ofKind(schema.Bool)
 	case *ast.IntegerNode, *ast.FloatNode:
 		return ofKind(schema.Number)
@@ -174,14 +194,35 @@ func (c *checker) name(n *ast.IdentifierNode) Typed {
 		}
 	}
 	switch n.Value {
-	case "object", "old":
+	case "object":
+		return c.as.Object
+	case "old":
+		c.mention(n)
+		c.reckons = true
 		return c.as.Object
 	case "item":
 		return c.as.Item
 	case "event":
+		c.mention(n)
+		c.reckons = true
 		return ofKind(schema.String)
 	}
 	return c.as.Given[n.Value]
+}
+
+func (c *checker) mention(at ast.Node) {
+	if c.mentioned == nil {
+		c.mentioned = at
+	}
+}
+
+// ofOld returns what old is, of which n asks for a field.
+func (c *checker) ofOld(n *ast.MemberNode, old *ast.IdentifierNode) Typed {
+	c.mention(old)
+	if c.old == nil && c.excused == 0 && !n.Optional {
+		c.old = old
+	}
+	return c.as.Object
 }
 
 // union returns what one of two nodes gives. nil is of any type.
@@ -202,9 +243,17 @@ func isNilNode(n ast.Node) bool {
 }
 
 func (c *checker) member(n *ast.MemberNode) Typed {
-	of := c.check(n.Node)
+	var of Typed
+	if name, ok := unchained(n.Node).(*ast.IdentifierNode); ok && name.Value == "old" {
+		of = c.ofOld(n, name)
+	} else {
+		of = c.check(n.Node)
+	}
 	if name, ok := n.Property.(*ast.StringNode); ok {
 		field, fault := of.Field(name.Value)
+		if fault == "" && name.Value == managedFields && len(of.path) == 1 && of.path[0] == "metadata" {
+			fault = "informd leaves metadata.managedFields out of objects, so it is always nil"
+		}
 		if fault != "" {
 			c.errorf(n.Property, "%s", fault)
 		}
@@ -290,7 +339,10 @@ func (c *checker) unary(n *ast.UnaryNode) Typed {
 }
 
 func (c *checker) binary(n *ast.BinaryNode) Typed {
-	a, b := c.check(n.Left), c.check(n.Right)
+	isCompared := n.Operator == "==" || n.Operator == "!="
+	withNil := isCompared && (isNilNode(n.Left) || isNilNode(n.Right))
+	a := c.checkExcused(n.Left, withNil || n.Operator == "??")
+	b := c.checkExcused(n.Right, withNil)
 	switch n.Operator {
 	case "and", "&&", "or", "||":
 		c.condition(n.Left, a)
@@ -319,6 +371,15 @@ func (c *checker) binary(n *ast.BinaryNode) Typed {
 		return Typed{}
 	}
 	return ofKind(schema.Bool)
+}
+
+// checkExcused is check. If isExcused is set, the text reckons with a nil there.
+func (c *checker) checkExcused(node ast.Node, isExcused bool) Typed {
+	if isExcused {
+		c.excused++
+		defer func() { c.excused-- }()
+	}
+	return c.check(node)
 }
 
 // compared reports a comparison of two values that can never be equal, or never be ordered.
@@ -431,8 +492,11 @@ func oneOfList(names []string) string {
 // within checks a in b.
 func (c *checker) within(n *ast.BinaryNode, a, b Typed) {
 	if b.Lacks(schema.List | schema.Map) {
-		c.errorf(n.Right, "%s is %s, which has nothing in it; in needs a list or a map",
-			b, b.Kind())
+		hint := "; in needs a list or a map"
+		if text, ok := n.Left.(*ast.StringNode); ok && b.IsOnly(schema.String) {
+			hint = fmt.Sprintf(": write %s contains %q", clip(n.Right.String()), clip(text.Value))
+		}
+		c.errorf(n.Right, "%s is %s, which has nothing in it%s", b, b.Kind(), hint)
 		return
 	}
 	if list, ok := unchained(n.Right).(*ast.ArrayNode); ok {
@@ -526,7 +590,12 @@ func (c *checker) sum(n *ast.BinaryNode, a, b Typed) Typed {
 
 // calculates reports an operand of arithmetic that is a string.
 func (c *checker) calculates(n *ast.BinaryNode, at, other ast.Node, t Typed) {
-	if t.Type.Kinds() != schema.String {
+	if t.Type.Kinds() != schema.String || c.isUnknown(other) { // Compile reports an unknown name
+		return
+	}
+	if field := c.brokenName(n); field != "" {
+		c.errorf(at, "%s is a string, and - takes numbers; a field with - in its name needs "+
+			"brackets: %s", t, field)
 		return
 	}
 	how := "int"
@@ -543,6 +612,30 @@ func (c *checker) calculates(n *ast.BinaryNode, at, other ast.Node, t Typed) {
 	c.errorf(at, "%s is a string, and %s takes numbers, times, durations or quantities: "+
 		"write %s(%s)", t, n.Operator, how, argument)
 }
+
+// isUnknown reports whether a node is a name that stands for nothing.
+func (c *checker) isUnknown(n ast.Node) bool {
+	name, ok := n.(*ast.IdentifierNode)
+	if !ok || slices.Contains([]string{"object", "old", "event", "item"}, name.Value) {
+		return false
+	}
+	_, isGiven := c.as.Given[name.Value]
+	return !isGiven &&
+		!slices.ContainsFunc(c.variables, func(v typedName) bool { return v.name == name.Value })
+}
+
+// brokenName returns how to write a.b-1 if b-1 is probably the name of one field, or "".
+func (c *checker) brokenName(n *ast.BinaryNode) string {
+	field, isField := unchained(n.Left).(*ast.MemberNode)
+	number, isNumber := n.Right.(*ast.IntegerNode)
+	if n.Operator != "-" || !isField || !isNumber || !slices.Contains(namesAreFree, property(field.Node)) {
+		return ""
+	}
+	return withDash(field, number)
+}
+
+// namesAreFree are maps of strings whose keys authors choose.
+var namesAreFree = []string{"labels", "annotations", "data", "matchLabels", "nodeSelector"}
 
 // isUnit reports whether a node certainly gives a time or a duration.
 func isUnit(n ast.Node) bool {

@@ -27,7 +27,7 @@ var pod = schema.Struct(map[string]schema.Type{
 	"kind": text,
 	"metadata": schema.Struct(map[string]schema.Type{
 		"name": text, "labels": texts, "deletionTimestamp": text, "finalizers": schema.ListOf(text),
-		"generation": number, "creationTimestamp": text,
+		"generation": number, "creationTimestamp": text, "managedFields": schema.ListOf(texts),
 	}),
 	"spec": schema.Struct(map[string]schema.Type{
 		"nodeName": text, "priority": number, "hostNetwork": boolean, "open": {},
@@ -98,7 +98,13 @@ func TestTypeMistakes(t *testing.T) {
 		{`object.metadata.finalizers == "x"`, `"x"|metadata.finalizers of v1/pods is a list, which never equals a string: write "x" in object.metadata.finalizers`},
 		{`object.spec.priority in ["1"]`, `"1"]|spec.priority of v1/pods is a number, which never equals a string`},
 		{`1 in object.metadata.finalizers`, `1 in|an element of metadata.finalizers of v1/pods is a string, which never equals a number`},
-		{`"x" in object.metadata.name`, `object.metadata.name|metadata.name of v1/pods is a string, which has nothing in it`},
+		{`"x" in object.metadata.name`, `object.metadata.name|metadata.name of v1/pods is a string, which has nothing in it: write object.metadata.name contains "x"`},
+		{`any(object.spec.containers, "/api" not in .image)`, `.image)|spec.containers[].image of v1/pods is a string, which has nothing in it: write .image contains "/api"`},
+		{`object.kind in object.metadata.name`, `object.metadata.name|metadata.name of v1/pods is a string, which has nothing in it; in needs a list or a map`},
+		{`object.metadata.labels.my-1 > 1`, `object.metadata|metadata.labels.my of v1/pods is a string, and - takes numbers; a field with - in its name needs brackets: object.metadata.labels["my-1"]`},
+		{`object.metadata.managedField == nil`, `managedField|there is no field metadata.managedField in v1/pods`},
+		{`object.managedFields == nil`, `managedFields|there is no field managedFields in v1/pods; there are kind, metadata, spec, status`},
+		{`object.metadata.managedFields == nil`, `managedFields|informd leaves metadata.managedFields out of objects, so it is always nil`},
 		{`object.metadata.finalizers contains "x"`, `object.metadata.finalizers contains|metadata.finalizers of v1/pods is a list, and contains needs a string: write "x" in object.metadata.finalizers`},
 		{`"n: " + object.spec.priority`, `object.spec.priority|spec.priority of v1/pods is a number, which + does not join to a string: write string(…)`},
 		{`object.metadata.deletionTimestamp and true`, `object.metadata.deletionTimestamp and|metadata.deletionTimestamp of v1/pods is a string, not true or false: write object.metadata.deletionTimestamp != nil`},
@@ -176,7 +182,8 @@ func TestNoTypeMistakes(t *testing.T) {
 		`keys(object.metadata.labels)[0] == "x"`,
 		`1 < object.spec.priority <= 3`,
 		`"tier" in object.metadata.labels`,
-		`object.spec.`, // no expression at all
+		`object.metadata.labels.my-app == "x"`, // Compile reports the unknown name
+		`object.spec.`,                         // no expression at all
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -371,13 +370,11 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	return program
 }
 
-// mistaken reports the error of a text at its place.
+// mistaken reports the mistakes of a text at their places.
 func (b *builder) mistaken(text config.Text, err error) {
-	offset := 0
-	if mistake, ok := errors.AsType[*expr.Error](err); ok {
-		offset = mistake.Offset
+	for _, mistake := range expr.Mistakes(err) {
+		b.mistakes = append(b.mistakes, text.Mistake(mistake.Offset, mistake.Message))
 	}
-	b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
 }
 
 // settleViews sets what each informer decodes and keeps. byIndex and lookup search all informers of

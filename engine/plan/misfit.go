@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
@@ -16,8 +17,9 @@ import (
 	"github.com/informd/informd/internal/nearest"
 )
 
-// Misfit is something in a manifest that the schemas of a cluster rule out. The expression can be
-// evaluated all the same: a field that no object has is nil.
+// Misfit is something in a manifest that is certainly in vain: the schemas of a cluster rule it out, or
+// no change makes it true. The expression can be evaluated all the same: a field that no object has
+// is nil.
 type Misfit struct {
 	Rule   string // empty: in a manifest of Source, or in an object of it in a test
 	Source string
@@ -36,12 +38,19 @@ type Schemas interface {
 }
 
 // Misfits checks every expression, every template of an action, and every object of a test against
-// schemas. It reports what Compile does not, and takes any Config that Compile takes.
+// schemas, and every condition against the events of its rule. It reports what Compile does not, and takes any Config that Compile takes.
 func Misfits(c *config.Config, schemas Schemas) []Misfit {
-	m := &fitting{schemas: schemas, sources: make(map[string]expr.Typed)}
+	m := &fitting{
+		schemas: schemas, sources: make(map[string]expr.Typed), indexes: make(map[string][]string),
+	}
 	for _, s := range c.Sources {
-		if _, ok := m.sources[s.Name]; !ok {
-			m.sources[s.Name] = m.objectsOf(s.Resource)
+		if _, ok := m.sources[s.Name]; ok {
+			continue
+		}
+		m.sources[s.Name] = m.objectsOf(s.Resource)
+		m.indexes[s.Name] = nil
+		for _, index := range s.Indexes {
+			m.indexes[s.Name] = append(m.indexes[s.Name], index.Name)
 		}
 	}
 	for _, s := range c.Sources {
@@ -94,6 +103,7 @@ func Unknown(c *config.Config, schemas Schemas) (resources []string) {
 type fitting struct {
 	schemas Schemas
 	sources map[string]expr.Typed // the objects of each source
+	indexes map[string][]string   // the names of each source's indexes
 	at      Misfit                // what is being checked
 	found   []Misfit
 	isTest  bool // what is checked is an object of a test, not a template
@@ -166,7 +176,12 @@ func (m *fitting) fieldSelector(s config.Source) {
 }
 
 func (m *fitting) rule(r config.Rule, source config.Source) {
-	as := expr.Typing{Object: m.sources[r.Source], Sources: m.sources}
+	as := expr.Typing{
+		Object: m.sources[r.Source], Sources: m.sources, Events: r.Events,
+		Options: expr.Options{
+			Scope: expr.When, Indexes: m.indexes[r.Source], Sources: m.indexes, NoSource: r.Source == "",
+		},
+	}
 	condition := as
 	condition.IsCondition = true
 	m.check(r.Where, condition)
@@ -186,8 +201,15 @@ func (m *fitting) rule(r config.Rule, source config.Source) {
 	m.metrics(r.Metrics, as)
 	if r.Group != nil {
 		as.Given = map[string]expr.Typed{rule.Items: itemsOf}
+		as.Options.Given = map[string][]string{rule.Items: nil}
 	}
 	for _, a := range r.Actions {
+		as := as
+		if r.Prune && a.Prunes() { // deleted objects have what was applied for them pruned
+			as.Events = slices.DeleteFunc(slices.Clone(r.Events), func(event string) bool {
+				return event == delta.Deleted.String()
+			})
+		}
 		m.action(a, source, as)
 	}
 }
@@ -263,6 +285,7 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 			m.add(a.ForEach.Mistake(0, list.String()+" is "+list.Kind()+", and forEach needs a list"))
 		}
 		as.Item = list.Element()
+		as.Options.Item = new(expr.Program) // item has a meaning; what it is does not matter
 	}
 	condition := as
 	condition.IsCondition = true

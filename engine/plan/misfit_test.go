@@ -120,6 +120,19 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x}, status: {}, spec: {}}}}]}`, `spec|`},
 		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
+		// what no event of the rule makes true
+		{`{events: [updated], when: event == "added" and object.spec.paused, handler: log}`, `event ==|the condition is never true: it is evaluated for updated only; change spec.events, or the condition`},
+		{`{schedule: {cron: "0 * * * *"}, when: event != "synced", handler: log}`, `event|the condition is never true: it is evaluated for synced only`},
+		{`{events: [added, synced], actions: [{if: event == "deleted", event: {reason: X}}]}`, `event ==|the condition is never true: it is evaluated for added and synced only`},
+		{`{events: [added], actions: [{forEach: object.spec.containers, if: event == "updated" and item.port > 1, event: {reason: X}}]}`, `event ==|`},
+		{`{events: [added], group: {wait: 1s}, actions: [{if: len(items) > 1 and event == "deleted", event: {reason: X}}]}`, `event ==|`},
+		{`{prune: true, actions: [{if: event == "deleted", apply: {resource: v1/configmaps, object: {metadata: {name: x}}}}]}`, `event ==|the condition is never true: it is evaluated for added, updated and synced only`},
+		{`{when: 'event == "added" and object.spec.replicas > old.spec.replicas', handler: log}`, `event ==|the condition is never true, for no type of event`},
+		{`{events: [added], when: object.spec.replicas > old.spec.replicas, handler: log}`, `old.spec|old is always nil here: it is the state before an update, and this is evaluated for added only; add updated to spec.events, or leave old out`},
+		{`{events: [added], when: object.spec.replicas != old.spec.replicas, handler: log}`, `old.spec|old is always nil here`},
+		{`{events: [deleted], payload: {was: [old.spec.replicas]}, handler: log}`, `old.spec|old is always nil here`},
+		{`{events: [deleted, synced], actions: [{event: {reason: X, message: "was ${old.spec.replicas}"}}]}`, `old.spec|old is always nil here`},
+		{`{events: [added], when: 'any(lookup("others.byName", old.metadata.name), .x == object.spec.replicas)', handler: log}`, `old.metadata|`},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +220,16 @@ func TestNoMisfits(t *testing.T) {
 		`{actions: [{apply: {resource: v1/configmaps, object: "${ {metadata: {name: \"x\"}} }"}}]}`,
 		`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x}, any: {thing: 1}}}}]}`,
 		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
+		`{handler: log, when: event == "added" or object.spec.replicas != old.spec.replicas}`,
+		`{handler: log, events: [added, deleted], when: event == "added", payload: {a: 'event == "deleted" ? old.spec : 1'}}`,
+		`{handler: log, events: [added], when: '(old ?? object).spec.replicas > 1'}`,
+		`{handler: log, events: [added], when: 'object.spec.replicas > (old.spec.replicas ?? 0) and old.spec.paused == nil'}`,
+		`{handler: log, events: [added], when: 'object.spec.replicas != old?.spec.replicas'}`,
+		`{handler: log, events: [added], payload: {old: old, event: event}}`,
+		`{handler: log, events: [added], when: false and event == "deleted"}`,
+		`{handler: log, events: [added], when: false}`,
+		`{prune: true, actions: [{if: event != "deleted", apply: {resource: v1/configmaps, object: {metadata: {name: x}}}}, {if: event == "deleted", event: {reason: Gone}}]}`,
+		`{actions: [{if: event == "deleted", event: {reason: Gone}}]}`,
 		`{handler: log, group: {wait: 1s}, payload: object.spec, actions: [{event: {reason: X, message: "${items[0].payload.x}"}}]}`,
 		`{actions: [{forEach: 'lookup("others.byName", "x")', delete: {resource: example.com/v1/others, name: "${item.what.ever}", uid: "${item.metadata.uid}"}}]}`,
 	} {

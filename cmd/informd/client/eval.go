@@ -92,13 +92,8 @@ Exit code 0: it has a value. 1: the expression has a mistake or fails. 2: the co
 			return err
 		}
 		program, err := expr.Compile(args[0], expr.Options{Scope: expr.Payload, Trace: true})
-		if wrong, ok := errors.AsType[*expr.Error](err); ok {
-			m := config.MistakeIn("expression", args[0], wrong.Offset, wrong.Message)
-			fmt.Fprintln(cmd.ErrOrStderr(), m.Error())
-			return cli.Failed(errors.New("1 mistake"))
-		}
 		if err != nil {
-			return cli.Failed(err)
+			return cli.Failed(showMistakes(cmd.ErrOrStderr(), args[0], expr.Mistakes(err)))
 		}
 		if eval.source == "" {
 			text, err := readObject(eval.file, cmd.InOrStdin())
@@ -122,6 +117,14 @@ Exit code 0: it has a value. 1: the expression has a mistake or fails. 2: the co
 		})
 	}
 	return cmd
+}
+
+// showMistakes prints the mistakes of an expression, and returns how many there are.
+func showMistakes(w io.Writer, text string, all []*expr.Error) error {
+	for _, e := range all {
+		fmt.Fprintln(w, config.MistakeIn("expression", text, e.Offset, e.Message).Error())
+	}
+	return fmt.Errorf("%d %s", len(all), cli.Plural(len(all), "mistake"))
 }
 
 // env returns what the expression sees, but for the object.

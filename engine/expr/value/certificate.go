@@ -38,12 +38,21 @@ func notAfter(m *Meter, args []any) (any, error) {
 		}
 		text = decoded
 	}
+	missing := errNoCertificate
+	if _, err := x509.ParseCertificate(text); err == nil {
+		missing = errDER
+	}
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
-			return nil, errNoCertificate
+			return nil, missing
 		}
-		if block.Type != "CERTIFICATE" { // the key may come first
+		switch block.Type {
+		case "CERTIFICATE":
+		case "TRUSTED CERTIFICATE", "X509 CERTIFICATE":
+			missing = errOtherPEM
+			continue
+		default: // the key may come first
 			continue
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
@@ -54,4 +63,10 @@ func notAfter(m *Meter, args []any) (any, error) {
 	}
 }
 
-const errNoCertificate Error = `"notAfter" finds no certificate in its argument`
+const (
+	errNoCertificate Error = `"notAfter" finds no certificate in its argument`
+	errDER           Error = `"notAfter" reads certificates in PEM, and its argument is one in DER: ` +
+		`convert it with openssl x509 -inform der`
+	errOtherPEM Error = `"notAfter" reads what begins with BEGIN CERTIFICATE, and its argument has ` +
+		`only OpenSSL's own form, as BEGIN TRUSTED CERTIFICATE: convert it with openssl x509`
+)

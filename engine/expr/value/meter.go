@@ -29,7 +29,8 @@ func IsUnreadable(err error) bool {
 	e, ok := errors.AsType[Error](err)
 	return ok && (strings.HasSuffix(string(e), " cannot parse its argument") ||
 		strings.HasSuffix(string(e), ": the string cannot be parsed") ||
-		e == errNoCertificate || e == errPattern || e == ErrYear)
+		strings.HasPrefix(string(e), string(errPattern)) ||
+		e == errNoCertificate || e == errDER || e == errOtherPEM || e == ErrYear)
 }
 
 // ErrYear is the error about a time that no calendar has.

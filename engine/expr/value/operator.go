@@ -122,9 +122,9 @@ func (m *Meter) matches(a, b any) (any, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	re, err := CompilePattern(text)
-	if err != nil {
-		return nil, errPattern
+	re, wrong := compilePattern(text)
+	if wrong != nil { // its part may come from an object
+		return nil, errPattern + Error(", which "+wrong.fault)
 	}
 	m.Steps -= re.size
 	if err := m.Alloc(re.size * sizeInstruction); err != nil {

@@ -61,9 +61,9 @@ func TestStringOperators(t *testing.T) {
 		{"on nil with a number", binary(nil, "endsWith", 3), fails(`"endsWith" needs two strings, not nil and an int`)},
 		{"as a function", each(call("hasPrefix", list{}, "a"), call("hasSuffix", "a", dict{})), list{fails(`"startsWith" needs two strings, not a list and a string`), fails(`"endsWith" needs two strings, not a string and a map`)}},
 		{"matches on a list", binary(list{"a"}, "matches", "a"), fails(`"matches" needs two strings, not a list and a string`)},
-		{"a pattern from the object that is none", binary("a", "matches", "(Pod"), value.Error(`"matches" cannot use its pattern`)},
-		{"a pattern too large when written out, made at run time", binary("a", "matches", "(?:x{1000}){1000}"), value.Error(`"matches" cannot use its pattern`)},
-		{"a pattern too long, made at run time", binary("a", "matches", strings.Repeat("a", 1<<20)), value.Error(`"matches" cannot use its pattern`)},
+		{"a pattern from the object that is none", binary("a", "matches", "(Pod"), value.Error(`"matches" cannot use its pattern, which is wrong: missing closing )`)},
+		{"a pattern too large when written out, made at run time", binary("a", "matches", "(?:x{1000}){1000}"), value.Error(`"matches" cannot use its pattern, which is wrong: invalid repeat count`)},
+		{"a pattern too long, made at run time", binary("a", "matches", strings.Repeat("a", 1<<20)), value.Error(`"matches" cannot use its pattern, which is longer than 1024 bytes`)},
 	})
 }
 

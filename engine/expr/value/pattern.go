@@ -21,30 +21,54 @@ const (
 	sizeInstruction = 100 // bytes per instruction during compilation
 )
 
+// patternError says what is wrong with a pattern.
+type patternError struct {
+	fault string // the same for every pattern that is wrong like that
+	part  string // what is wrong of the pattern, in quotes; "" for all of it
+}
+
+func (e *patternError) Error() string {
+	if e.part == "" {
+		return "the pattern " + e.fault
+	}
+	return "the pattern " + e.fault + ": " + e.part
+}
+
 // CompilePattern compiles a regular expression. It bounds the result, not only the text: a few
 // bytes as [\pL]{1000} stand for a thousand instructions.
 func CompilePattern(text string) (*Pattern, error) {
+	re, err := compilePattern(text)
+	if err != nil {
+		return nil, err
+	}
+	return re, nil
+}
+
+func compilePattern(text string) (*Pattern, *patternError) {
 	if len(text) > maxPattern {
-		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
+		return nil, &patternError{fault: fmt.Sprintf("is longer than %d bytes", maxPattern)}
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		var e *syntax.Error
-		if errors.As(err, &e) {
-			part := printable.Line(e.Expr, 64)
-			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, part)
-		}
-		return nil, errors.New("the pattern is wrong")
+		return nil, wrongPattern(err)
 	}
 	size := instructions(tree)
 	if size > maxInstructions {
-		return nil, errors.New("the pattern is too large once its repetitions are written out")
+		return nil, &patternError{fault: "is too large once its repetitions are written out"}
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, errors.New("the pattern is wrong")
+		return nil, wrongPattern(err)
 	}
 	return &Pattern{re, size}, nil
+}
+
+func wrongPattern(err error) *patternError {
+	e, ok := errors.AsType[*syntax.Error](err)
+	if !ok {
+		return &patternError{fault: "is wrong"}
+	}
+	return &patternError{"is wrong: " + e.Code.String(), fmt.Sprintf("%q", printable.Line(e.Expr, 64))}
 }
 
 func instructions(re *syntax.Regexp) int {

@@ -50,7 +50,9 @@ func (t *templates) compile(at, text string, o expr.Options) (program *expr.Prog
 	}
 	program, literal, err := expr.CompileTemplate(text, o)
 	if err != nil {
-		t.fail("%s: %w", at, err)
+		for _, mistake := range expr.Mistakes(err) {
+			t.fail("%s: %w", at, mistake)
+		}
 	}
 	return program, literal
 }
