@@ -73,16 +73,14 @@ func (*Handler) Describe() handler.Description {
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var command []string
 	var answers, inLines bool
-	if err := strict.Decode(config, strict.Fields{
+	decoding := strict.Decode(config, strict.Fields{
 		"command": &command, "answers": &answers, "lines": &inLines,
 		"args":   strict.Instead("the arguments follow the program in command"),
 		"env":    strict.Instead("spec.env names variables to pass on"),
 		"script": strict.Instead(`write command: [sh, -c, "…"]`),
-	}); err != nil {
-		return err
-	}
+	})
 	path, err := check(command)
-	if err != nil {
+	if err := strict.Join(decoding, err); err != nil {
 		return err
 	}
 	h.command, h.path, h.environment = command, path, inherited(os.Environ())

@@ -46,10 +46,14 @@ func (*Handler) Describe() handler.Description {
 // file: the first event does, because configs are also checked where nothing runs.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var path string
-	if err := strict.Decode(config, strict.Fields{
+	decoding := strict.Decode(config, strict.Fields{
 		"path": &path, "file": strict.Instead("path names the file"),
-	}); err != nil {
-		return err
+	})
+	if decoding != nil && path == "" {
+		return decoding
+	}
+	if decoding != nil {
+		return strict.Join(decoding, checkPath(path))
 	}
 	out := newOutput(path)
 	if path == "" {

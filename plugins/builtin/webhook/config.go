@@ -74,7 +74,7 @@ func parse(raw json.RawMessage) (*config, error) {
 	var address, caFile, secretFile, signature string
 	var headers map[string]string
 	var body json.RawMessage
-	if err := strict.Decode(raw, strict.Fields{
+	decoding := strict.Decode(raw, strict.Fields{
 		"url": &address, "headers": &headers, "timeout": &c.timeout,
 		"format": &c.format, "body": &body, "secrets": &c.secrets,
 		"tokenFile": &c.tokenFile, "caFile": &caFile, "insecure": &c.insecure,
@@ -83,9 +83,7 @@ func parse(raw json.RawMessage) (*config, error) {
 		"payload":  strict.Instead("the rule has the payload, and format: payload posts it"),
 		"token":    strict.Instead("tokenFile names a file with the token"),
 		"method":   strict.Instead("the method is always POST"),
-	}); err != nil {
-		return nil, err
-	}
+	})
 	t := newTemplates(c.secrets)
 	problems := []error{c.setURL(t, address)}
 	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
@@ -106,7 +104,7 @@ func parse(raw json.RawMessage) (*config, error) {
 	problems = append(problems, c.setFormat(t, body)...)
 	problems = append(problems, c.checkSecrets()...)
 	problems = append(problems, c.checkEncryption(address))
-	if err := errors.Join(append(problems, t.problems...)...); err != nil {
+	if err := strict.Join(decoding, append(problems, t.problems...)...); err != nil {
 		return nil, err
 	}
 	return &c, nil

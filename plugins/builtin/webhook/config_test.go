@@ -99,6 +99,12 @@ func TestConfigRefused(t *testing.T) {
 			"url: http:// sends hmac, secrets and tokenFile unencrypted"},
 		"secret URL without TLS": {values{"url": "${secrets.url}", "secrets": values{"url": file(t, "http://host/"+secret)}}, "url: http:// sends secrets unencrypted"},
 		"insecure with TLS":      {values{"url": good, "insecure": true}, "insecure: is for a URL with http://; over https:// certificates are always checked"},
+		"unknown field and others": {values{"urls": good, "format": "foo", "timeout": "0s", "tokenfile": "x", "caFile": "none"},
+			`unknown field "tokenfile", did you mean "tokenFile"?` + knownFields + `
+unknown field "urls", did you mean "url"?` + knownFields + `
+timeout: must be between 1ms and 1h0m0s
+caFile: none does not exist
+format: must be cloudevents, payload or template`},
 		"several at once": {values{"url": "ftp://x", "timeout": "0s", "tokenFile": "none"},
 			"url: must begin with https:// or http://\ntimeout: must be between 1ms and 1h0m0s\ntokenFile: none does not exist"},
 	} {
@@ -113,6 +119,8 @@ func TestConfigRefused(t *testing.T) {
 		})
 	}
 }
+
+const knownFields = " (known: body, caFile, format, headers, hmac, insecure, secrets, timeout, tokenFile, url)"
 
 // deep returns mappings inside each other.
 func deep(n int) any {

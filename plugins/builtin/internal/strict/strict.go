@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -38,10 +39,58 @@ func Decode(config json.RawMessage, fields Fields) error {
 	decodeFields(config, "", fields, func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf(format, args...))
 	})
+	if len(problems) == 0 {
+		return nil
+	}
+	mistaken := namesIn(errors.Join(problems...).Error(), fields)
 	if beyond := len(problems) - maxProblems; beyond > 0 {
 		problems = append(problems[:maxProblems], fmt.Errorf("and %d more mistakes", beyond))
 	}
+	return &failure{problems, mistaken}
+}
+
+// failure is what is wrong with a config.
+type failure struct {
+	problems []error
+	mistaken []string // the members that the problems mention
+}
+
+func (f *failure) Error() string   { return errors.Join(f.problems...).Error() }
+func (f *failure) Unwrap() []error { return f.problems }
+
+// Join adds to an error of Decode, or nil, what is wrong with the values. It leaves out what mentions
+// a member that the error mentions too: that would often follow from it.
+func Join(decoding error, values ...error) error {
+	f, isFailure := decoding.(*failure)
+	if !isFailure {
+		return errors.Join(values...)
+	}
+	problems := slices.Clone(f.problems)
+	for _, err := range values {
+		if err != nil && !slices.ContainsFunc(f.mistaken, func(name string) bool {
+			return slices.Contains(word.FindAllString(err.Error(), -1), name)
+		}) {
+			problems = append(problems, err)
+		}
+	}
 	return errors.Join(problems...)
+}
+
+var (
+	word   = regexp.MustCompile(`\w+`)
+	listed = regexp.MustCompile(`(?m) \(known: .*\)$`) // what unknown appends
+)
+
+// namesIn returns the members that a report mentions, apart from lists of what is known. A config that
+// is no mapping is about all of them.
+func namesIn(report string, fields Fields) (names []string) {
+	said := word.FindAllString(listed.ReplaceAllString(report, ""), -1)
+	for name := range fields {
+		if slices.Contains(said, name) || strings.HasPrefix(report, "config: ") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 type report func(format string, args ...any)

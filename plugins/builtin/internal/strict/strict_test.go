@@ -2,6 +2,7 @@ package strict_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -109,4 +110,37 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"command":["a",true,null]}`)
 	f.Add(`{"hmac":{"hmac":{}},"":0,"headers":{"":""}}`)
 	f.Fuzz(func(t *testing.T, raw string) { _, _ = decode(raw) })
+}
+
+// What is wrong with values stands beside what is wrong with members, unless it follows from that.
+func TestJoin(t *testing.T) {
+	const known = " (known: command, headers, hmac, path, timeout)"
+	values := []error{
+		errors.New("path: none does not exist"), nil, errors.New("command[0]: must not be empty"),
+		errors.New("headers.X: goes with no path"),
+	}
+	for give, want := range map[string][]string{
+		`{}`: {"path: none does not exist", "command[0]: must not be empty", "headers.X: goes with no path"},
+		`{"zz":1}`: {`unknown field "zz"` + known, "path: none does not exist", "command[0]: must not be empty",
+			"headers.X: goes with no path"},
+		`{"pth":1}`:  {`unknown field "pth", did you mean "path"?` + known, "command[0]: must not be empty"},
+		`{"file":1}`: {`unknown field "file"; write path`, "command[0]: must not be empty"},
+		`{"path":1}`: {"path: must be a string, not a number (put it in quotes)", "command[0]: must not be empty"},
+		`{"command":[1]}`: {"command[0]: must be a string, not a number (put it in quotes)",
+			"path: none does not exist", "headers.X: goes with no path"},
+		`[]`: {"config: must be a mapping, not a list"},
+	} {
+		_, err := decode(give)
+		err = strict.Join(err, values...)
+		if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", give, diff)
+		}
+		all, _ := err.(interface{ Unwrap() []error })
+		if all == nil || len(all.Unwrap()) != len(want) {
+			t.Errorf("%s: %v is not %d errors", give, err, len(want))
+		}
+	}
+	if _, err := decode(`{}`); strict.Join(err, nil, nil) != nil {
+		t.Error("an error without any problem")
+	}
 }
