@@ -161,13 +161,18 @@ func (r *reader) verb(a *Action, f mapping) {
 	a.target(r, f.get("resource"), f.path+"resource")
 	a.Namespace, a.Name = field("namespace"), field("name")
 	a.UID, a.ResourceVersion = field("uid"), field("resourceVersion")
+	for _, name := range []string{"namespace", "name", "uid", "resourceVersion"} {
+		r.endsWithBreak(f.get(name), f.path+name)
+	}
 	switch a.Verb {
 	case Patch:
 		a.JSONPatch, a.Patch = r.patch(f)
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
+		reason := f.get("reason")
+		r.endsWithBreak(reason, f.path+"reason")
 		if t := a.Reason; t != nil && !isEventReason(t) {
-			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, "+
+			r.mistake(reason, "%sreason must be one word in CamelCase, "+
 				"such as Quarantined, of at most 128 letters and digits", f.path)
 		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
@@ -218,6 +223,7 @@ func (r *reader) object(n *yaml.Node, what string) *Value {
 	switch {
 	case n.Kind == yaml.MappingNode:
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.HasPrefix(n.Value, "${"):
+		r.endsWithBreak(n, what)
 		return r.template(n, what)
 	default:
 		r.mistake(n,
@@ -241,6 +247,7 @@ func (r *reader) object(n *yaml.Node, what string) *Value {
 			if n == nil || n.Kind != yaml.ScalarNode {
 				continue
 			}
+			r.endsWithBreak(n, what+".metadata."+name)
 			if tag := n.ShortTag(); tag != "!!str" && tag != "!!null" {
 				r.mistake(n, "%s.metadata.%s must be a string, not %s: put it in quotes",
 					what, name, describe(n))
@@ -260,6 +267,21 @@ func (r *reader) withoutOwn(metadata *yaml.Node, what string) {
 			r.mistake(n, "%s.metadata.%s is the API server's: leave it out", what, name)
 		}
 	}
+}
+
+// endsWithBreak reports a text in a block that ends with a line break, where there can be none.
+func (r *reader) endsWithBreak(n *yaml.Node, what string) {
+	if n == nil || n.Kind != yaml.ScalarNode || !strings.HasSuffix(n.Value, "\n") {
+		return
+	}
+	block, strip := "|", "|-"
+	switch {
+	case n.Style&yaml.FoldedStyle != 0:
+		block, strip = ">", ">-"
+	case n.Style&yaml.LiteralStyle == 0:
+		return
+	}
+	r.mistake(n, "%s would end with a line break: write %s instead of %s", what, strip, block)
 }
 
 // child returns the value of a key, or nil.
@@ -287,6 +309,7 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 				f.path, describe(n))
 			return false, nil
 		}
+		r.endsWithBreak(n, f.path+"merge")
 		return false, r.template(n, f.path+"merge")
 	case f.at != nil:
 		r.mistake(f.at, "%smerge or %sjson is missing", f.path, f.path)
@@ -304,6 +327,7 @@ var operations = map[string]string{
 // operations reads a JSON patch.
 func (r *reader) operations(n *yaml.Node, what string) *Value {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
+		r.endsWithBreak(n, what)
 		return r.template(n, what)
 	}
 	for i, item := range r.list(n, what, "operations") {

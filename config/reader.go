@@ -331,10 +331,17 @@ func (r *reader) integer(n *yaml.Node, what string, low, high, missing int) int 
 	return int(v)
 }
 
+// isCondition reports whether a field has a condition.
+func isCondition(field string) bool {
+	return slices.Contains([]string{"where", "when", "if"}, field[strings.LastIndexByte(field, '.')+1:])
+}
+
 // expression reads an expression. Of scalars that are not strings it takes the text: 3, true.
 func (r *reader) expression(n *yaml.Node, what string) Text {
 	switch {
 	case n == nil || r.reported[n]:
+	case n.Kind == yaml.SequenceNode && isCondition(what):
+		r.mistake(n, "%s must be one expression, not a list: join the conditions with and", what)
 	case n.Kind != yaml.ScalarNode:
 		r.mistake(n, "%s must be an expression, not %s: put it in quotes", what, describe(n))
 	case strings.TrimSpace(n.Value) == "" || n.ShortTag() == "!!null":

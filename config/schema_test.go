@@ -86,7 +86,7 @@ var beyondSchema = regexp.MustCompile(strings.Join([]string{
 	// one of several fields
 	`^spec\.source is missing`, `^spec\.handler, spec\.actions or`, `^spec\.command, spec\.builtin`, `^a gauge needs a source`,
 	// what YAML is before it is JSON
-	`^anchors and aliases`, ` as a tag, and tags are`, ` cannot be written as JSON$`,
+	`^anchors and aliases`, ` as a tag, and tags are`, ` would end with a line break: `, ` cannot be written as JSON$`,
 	// the text of a value
 	`^spec\.resource "`, ` dns:///`, ` the DNS server `, ` DNS name or an IP`, `^spec\.user must`, `^informd sets `, `^a list is no object`,
 	` must be (0 or )?from [0-9.]+(ms|s|m|h|Mi) `, ` number of cores`, ` is not an apiVersion`, ` is the API server's: `,

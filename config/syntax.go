@@ -41,6 +41,10 @@ func (d part) syntaxError() Mistake {
 	case strings.Contains(message, "mapping values are not allowed"):
 		at = d.start + len(r.current(read, last))
 		hint = " (check the indentation; put a value that contains \": \" in quotes: '…')"
+	case strings.Contains(message, "tab character") && strings.Contains(read, "\t"):
+		// the last one that the parser read, or the first of several beside each other
+		at = d.start + len(strings.TrimRight(read[:strings.LastIndexByte(read, '\t')], "\t"))
+		hint = " (indent by spaces)"
 	case strings.Contains(message, "cannot start any token"):
 		at = d.start + len(r.current(read, last))
 		hint = " (put a value that begins like this in quotes, and indent by spaces, not tabs)"

@@ -44,6 +44,25 @@ func (t Text) Mistake(offset int, message string) Mistake {
 	return t.file.mistake(t.origin(offset), message)
 }
 
+// Comment returns the YAML comment that ends the text: what stands behind it in its line, from # on.
+// Only a text without quotes has one, and its author may have meant it as text.
+func (t Text) Comment() string {
+	if t.file == nil || t.style != 0 || t.value == "" {
+		return ""
+	}
+	origins := scanScalar(t.file.text, t.start, t.style, t.value)
+	if origins == nil {
+		return ""
+	}
+	end := t.afterLast(origins, len(t.value))
+	_, lineEnd := t.file.bounds(t.file.line(end))
+	behind := strings.TrimLeft(t.file.text[end:max(end, lineEnd)], " \t")
+	if !strings.HasPrefix(behind, "#") {
+		return ""
+	}
+	return behind
+}
+
 // origin returns the offset in the file of byte offset of the value. It scans the scalar again,
 // guided by the parser's value. If the two disagree, it returns the start of the scalar.
 func (t Text) origin(offset int) int {

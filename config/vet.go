@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -48,6 +49,10 @@ func (r *reader) vetMapping(n *yaml.Node, depth int) bool {
 	kept := n.Content[:0:0]
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		if r.isTemplate(key) {
+			r.mistake(n, "%s", hintForTemplate(r.file.text[r.offset(n):]))
+			continue
+		}
 		if !r.vetKey(key, first, depth) {
 			continue
 		}
@@ -79,6 +84,33 @@ func (r *reader) vetKey(key *yaml.Node, first map[string]*yaml.Node, depth int) 
 		return true
 	}
 	return false
+}
+
+// isTemplate reports whether a key is the inner mapping of {{ x }}: to YAML, that is a mapping with a
+// mapping as its key.
+func (r *reader) isTemplate(key *yaml.Node) bool {
+	at := r.offset(key)
+	return key.Kind == yaml.MappingNode && key.Style&yaml.FlowStyle != 0 && at > 0 &&
+		r.file.text[at-1] == '{'
+}
+
+// goTemplate matches an expression of a template of Go, which gives a field of an object.
+var goTemplate = regexp.MustCompile(
+	`\{\{-?\s*((?:\.[A-Za-z_]\w*)+)\s*-?\}\}`)
+
+// hintForTemplate returns what to write instead of the template of Go that text begins with.
+func hintForTemplate(text string) string {
+	field := ".metadata.name"
+	if m := goTemplate.FindStringSubmatchIndex(text); m != nil && m[0] == 0 {
+		field = text[m[2]:m[3]]
+	}
+	for _, ofHelm := range []string{".Values", ".Release", ".Chart"} {
+		if strings.HasPrefix(field, ofHelm) {
+			return "this is a template of Helm: render it first, with helm template"
+		}
+	}
+	return fmt.Sprintf("{{ }} is the syntax of Go and Helm: write object%s in an expression, "+
+		"and \"${object%s}\" in a text", field, field)
 }
 
 // describe names what a node is, for messages.
