@@ -55,7 +55,7 @@ type Explanation struct {
 
 	// The following fields are those of a daemon.
 
-	// Misfits are what the cluster's schemas rule out in the rule, each with its place.
+	// Misfits are what plan.Misfits finds in the rule, each with its place.
 	Misfits     []string   `json:"misfits,omitempty"`
 	Delivery    *Delivery  `json:"delivery,omitempty"` // what waits or is in flight
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first

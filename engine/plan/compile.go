@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -373,9 +374,17 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 // mistaken reports the mistakes of a text at their places.
 func (b *builder) mistaken(text config.Text, err error) {
 	for _, mistake := range expr.Mistakes(err) {
-		b.mistakes = append(b.mistakes, text.Mistake(mistake.Offset, mistake.Message))
+		message := mistake.Message
+		if isUnfinished.MatchString(message) && text.Comment() != "" {
+			message = "# begins a comment of YAML, and the text ends before it: put the whole text " +
+				"in quotes, or in a block below |-"
+		}
+		b.mistakes = append(b.mistakes, text.Mistake(mistake.Offset, message))
 	}
 }
+
+// isUnfinished matches the mistakes of a text that ends too early.
+var isUnfinished = regexp.MustCompile(`^unexpected end of|has no closing .$|^\$\{ is not closed`)
 
 // settleViews sets what each informer decodes and keeps. byIndex and lookup search all informers of
 // a source, so each of them keeps what any rule reads.

@@ -23,7 +23,7 @@ func (m *fitting) fits(v *config.Value, as expr.Typing, want expr.Typed) {
 		gives, mistakes := expr.CheckTemplate(v.Text.String(), as)
 		m.report(v.Text, mistakes)
 		if fault := want.Takes(gives); fault != "" {
-			m.add(v.Text.Mistake(0, fault))
+			m.add(v.Text.Mistake(0, fault+hintForBreak(v.Text.String(), as, want)))
 		}
 	case config.ValueConstant:
 		if fault := want.Takes(constantOf(v.JSON)); fault != "" {
@@ -44,6 +44,17 @@ func (m *fitting) fits(v *config.Value, as expr.Typing, want expr.Typed) {
 			m.fits(member.Value, as, in)
 		}
 	}
+}
+
+// hintForBreak returns what follows the message about a text that would fit without the line break at
+// its end, or "".
+func hintForBreak(text string, as expr.Typing, want expr.Typed) string {
+	trimmed := strings.TrimRight(text, "\n")
+	gives, _ := expr.CheckTemplate(trimmed, as)
+	if trimmed == text || want.Takes(gives) != "" {
+		return ""
+	}
+	return ": a block below | ends with a line break, and so is text; write |-"
 }
 
 // field returns the field of want that a member sets.

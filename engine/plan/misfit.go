@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,8 @@ type Schemas interface {
 }
 
 // Misfits checks every expression, every template of an action, and every object of a test against
-// schemas, and every condition against the events of its rule. It reports what Compile does not, and takes any Config that Compile takes.
+// schemas, and every condition against the events of its rule. It reports what Compile does not, and
+// takes any Config that Compile takes.
 func Misfits(c *config.Config, schemas Schemas) []Misfit {
 	m := &fitting{
 		schemas: schemas, sources: make(map[string]expr.Typed), indexes: make(map[string][]string),
@@ -59,6 +61,7 @@ func Misfits(c *config.Config, schemas Schemas) []Misfit {
 		m.fieldSelector(s)
 		for _, index := range s.Indexes {
 			m.check(index.Expr, expr.Typing{Object: m.objectsOf(s.Resource)})
+			m.quotedPath(index.Expr)
 		}
 		m.metrics(s.Metrics, expr.Typing{Object: m.objectsOf(s.Resource)})
 	}
@@ -139,6 +142,18 @@ func (m *fitting) grants(h config.Handler) {
 		if has, known := m.schemas.HasStatus(g.Resource); known && !has && g.Subresource != "" {
 			m.add(g.At.Mistake(0, noStatus(g.Resource)))
 		}
+	}
+}
+
+// quoted matches a text in an expression that is a field of an object.
+var quoted = regexp.MustCompile(`^\s*["'](?:object)?\.?((?:metadata|spec|status|data)(?:\.\w+)+)["']\s*$`)
+
+// quotedPath reports an index that has all objects under the name of a field. Another constant may be
+// meant: it finds all objects at once.
+func (m *fitting) quotedPath(index config.Text) {
+	if at := quoted.FindStringSubmatch(index.String()); at != nil {
+		m.add(index.Mistake(0, "the index has every object under this text; for the value of the field "+
+			"write object."+at[1]+" without quotes"))
 	}
 }
 
@@ -294,6 +309,7 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Reason, a.Message,
 	} {
 		m.fits(v, as, expr.Typed{})
+		m.goTemplate(v)
 	}
 	m.resource(a.Resource, a.ResourceAt)
 	target := m.target(a, source)
@@ -303,6 +319,21 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 		m.operations(a.Patch, as, target)
 	} else {
 		m.fits(a.Patch, as, target)
+	}
+}
+
+// ofGo matches a field of an object as templates of Go have it.
+var ofGo = regexp.MustCompile(`\{\{-?\s*\.((?:metadata|spec|status|data)(?:\.\w+)+)`)
+
+// goTemplate reports a template of Go in a text that nobody else evaluates.
+func (m *fitting) goTemplate(v *config.Value) {
+	if v == nil || v.Kind != config.ValueTemplate {
+		return
+	}
+	text := v.Text.String()
+	if at := ofGo.FindStringSubmatchIndex(text); at != nil {
+		m.add(v.Text.Mistake(at[0], fmt.Sprintf("{{ }} is the syntax of Go and Helm, and stays as it "+
+			"is here: write ${object.%s}", text[at[2]:at[3]])))
 	}
 }
 

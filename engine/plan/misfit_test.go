@@ -120,6 +120,10 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x}, status: {}, spec: {}}}}]}`, `spec|`},
 		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
+		// what other tools evaluate, and lines that end
+		{`{actions: [{event: {reason: X, message: "of {{ .metadata.name }}"}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
+		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.spec.owner.name}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas}\n"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: a block below | ends with a line break, and so is text; write |-`},
 		// what no event of the rule makes true
 		{`{events: [updated], when: event == "added" and object.spec.paused, handler: log}`, `event ==|the condition is never true: it is evaluated for updated only; change spec.events, or the condition`},
 		{`{schedule: {cron: "0 * * * *"}, when: event != "synced", handler: log}`, `event|the condition is never true: it is evaluated for synced only`},
@@ -148,6 +152,59 @@ func TestMisfits(t *testing.T) {
 				t.Errorf("%q\nwant %q", found[0].Message, message)
 			}
 		})
+	}
+}
+
+// An index of a constant may be meant, unless it is the name of a field.
+func TestConstantIndexes(t *testing.T) {
+	t.Parallel()
+	for index, want := range map[string]string{
+		`'"spec.nodeName"'`:            "2:64: the index has every object under this text; for the value of the field write object.spec.nodeName without quotes",
+		`"'object.metadata.name'"`:     "2:64: the index has every object under this text; for the value of the field write object.metadata.name without quotes",
+		`'".metadata.labels.app"'`:     "2:64: the index has every object under this text; for the value of the field write object.metadata.labels.app without quotes",
+		`'"yes"'`:                      "",
+		`'"all.objects"'`:              "",
+		`'"metadata"'`:                 "",
+		`'object.metadata.name + "x"'`: "",
+	} {
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte("{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: s}, \n" +
+			"spec: {resource: example.com/v1/others, indexes: {byThis:     " + index + "}}}")}})
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
+		}
+		got := ""
+		for _, misfit := range plan.Misfits(cfg, known{}) {
+			got += strings.TrimPrefix(misfit.Position.String(), "a.yaml:") + ": " + misfit.Message
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", index, got, want)
+		}
+	}
+}
+
+// A comment of YAML cuts off what an author means as text.
+func TestTextsCutByComments(t *testing.T) {
+	t.Parallel()
+	const hint = "# begins a comment of YAML, and the text ends before it: put the whole text in quotes"
+	for spec, want := range map[string]string{
+		"where: any(object.spec.containers, #.port > 1)":                            hint,
+		"when: object.metadata.name == \"x #1\"":                                    hint,
+		"when: object.metadata.name != \"a\" and object.metadata.name != \"b #1\"":  hint,
+		"payload: {text: \"${any(object.x, #.y)}\"}":                                "",
+		"payload:\n    text: of ${len(filter(object.spec.containers, #.port > 1))}": hint,
+		"where: object.spec.paused == # the rest is missing":                        hint,
+		"where: any(object.spec.containers, .port > 1":                              "unexpected end of the expression",
+		"where: object.spec.paused # and this is a comment":                         "",
+		"where: |-\n    any(object.spec.containers, #.port > 1)":                    "",
+		"where: >-\n    any(object.spec.containers, #.port > 1":                     "unexpected end of the expression",
+	} {
+		text := strings.TrimSuffix(sources, "\n") + "\n  handler: log\n  " + spec + "\n"
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(text)}})
+		_, more := plan.Compile(cfg)
+		got := append(mistakes, more...)
+		if len(got) > 1 || len(got) == 1 && (want == "" || !strings.Contains(got[0].Message, want)) || len(got) == 0 && want != "" {
+			t.Errorf("%s: %v, want %q", spec, got, want)
+		}
 	}
 }
 
@@ -220,6 +277,8 @@ func TestNoMisfits(t *testing.T) {
 		`{actions: [{apply: {resource: v1/configmaps, object: "${ {metadata: {name: \"x\"}} }"}}]}`,
 		`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x}, any: {thing: 1}}}}]}`,
 		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
+		`{actions: [{event: {reason: X, message: "write {{ .Values.x }}, {{ name }} or {{"}}]}`,
+		`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {text: "{{ .metadata.name }}"}}}}]}`,
 		`{handler: log, when: event == "added" or object.spec.replicas != old.spec.replicas}`,
 		`{handler: log, events: [added, deleted], when: event == "added", payload: {a: 'event == "deleted" ? old.spec : 1'}}`,
 		`{handler: log, events: [added], when: '(old ?? object).spec.replicas > 1'}`,

@@ -138,6 +138,11 @@ func (b *builder) requireString(m config.Member, out *rule.Template, what string
 		out.Must = rule.BeString
 		text := m.Value.Text.String()
 		isConstant := out.Program == nil && !strings.Contains(text, "${")
+		if isLabel && strings.HasSuffix(text, "\n") {
+			b.mistake(m.Value.Text, "%s cannot end with a line break, as a block below | does: write |-",
+				what)
+			return
+		}
 		if isLabel && isConstant && len(validation.IsValidLabelValue(text)) > 0 {
 			b.mistake(m.Value.Text, "%s cannot be %q: at most 63 letters, digits, -, _ and ., "+
 				"with a letter or digit at both ends", what, text)

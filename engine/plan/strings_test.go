@@ -29,6 +29,7 @@ func TestConstantsThatMustBeStrings(t *testing.T) {
 		`  - patch: {merge: {metadata: {labels: {"a b": c}}}}`:                                                                                                 `7:42: a label cannot be named "a b": write letters, digits`,
 		`  - patch: {merge: {metadata: {annotations: {a/b/c: c}}}}`:                                                                                            `7:46: an annotation cannot be named "a/b/c"`,
 		`  - patch: {merge: {metadata: {labels: {a: "b c"}}}}`:                                                                                                 `7:45: a label cannot be "b c": at most 63 letters`,
+		"  - patch: {merge: {metadata: {labels: {a: \"${object.a}\\n\"}, annotations: {a: \"${object.a}\\n\"}}}}":                                              `7:45: a label cannot end with a line break, as a block below | does: write |-`,
 		`  - patch: {merge: {metadata: {labels: {example.com/A: "", b: "${object.a} c"}, annotations: {Example.com/a: "b c"}}}}`:                               "",
 	} {
 		_, mistakes := compile(t, acting(actions+"\n")+source("secrets", secrets))

@@ -82,6 +82,9 @@ func fitting(r *rand.Rand, of schema.Type, depth int) any {
 	}
 	object := make(map[string]any)
 	for _, name := range append(of.Fields(), "zone") {
+		if name == "managedFields" { // informd leaves them out of all objects
+			continue
+		}
 		if field, ok := of.Field(name); ok && depth > 0 && r.IntN(3) > 0 {
 			object[name] = fitting(r, field, depth-1)
 		}
