@@ -73,7 +73,7 @@ func TestTypesOfTheCluster(t *testing.T) {
 	socket := filepath.Join(harness.ShortDir(t), "s")
 	d := harness.RunInformd(t, kubeconfig, rules, "--control", socket)
 	d.AwaitReady()
-	d.AwaitLog("a manifest does not fit the cluster's schemas")
+	d.AwaitLog("a manifest asks for what cannot be")
 	k.Create(`{apiVersion: types.informd.test/v1, kind: Crate, metadata: {namespace: NS, name: a}, spec: {size: 2}}`)
 	k.Sees(d, "wrong NS/a added") // it runs all the same
 	code, status, stderr := harness.Informd(t, "status", "-o", "json", "--control", socket)
@@ -92,7 +92,7 @@ func TestTypesOfTheCluster(t *testing.T) {
 		}
 	}
 	if _, status, _ = harness.Informd(t, "status", "--control", socket); !strings.Contains(status,
-		"rule wrong does not fit the cluster's schemas: ") {
+		"rule wrong asks for what cannot be: ") {
 		t.Errorf("informd status does not mark the rule:\n%s", status)
 	}
 	if _, why, _ := harness.Informd(t, "explain", "wrong", k.Ns+"/a", "--control", socket); !strings.Contains(why, "\nschema    ") ||

@@ -86,6 +86,15 @@ Exit code 0: it has a value. 1: the expression has a mistake or fails. 2: the co
 		}
 		return flags.completer(2, objectNames(eval.source, "", toComplete))(cmd, args, toComplete)
 	}
+	cmd.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
+		// -object.x is the flag -o with the value bject.x
+		if text := err.Error(); strings.HasPrefix(text, "unknown shorthand flag") ||
+			strings.HasPrefix(text, `invalid argument "bject`) {
+			err = fmt.Errorf("%w; an expression that begins with - stands last, behind --, "+
+				"as in: informd eval -f FILE -- '-1 + 2'", err)
+		}
+		return failed.Parent().FlagErrorFunc()(failed, err)
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		env, err := eval.env(cmd)
 		if err != nil {

@@ -100,7 +100,7 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 	}
 }
 
-// misfitProblems reports what the cluster's schemas rule out: the first of it.
+// misfitProblems reports what a manifest asks for in vain: the first of it.
 func misfitProblems(of string, misfits []string, add func(todo, what string, args ...any)) {
 	if len(misfits) == 0 {
 		return
@@ -110,7 +110,7 @@ func misfitProblems(of string, misfits []string, add func(todo, what string, arg
 		more = fmt.Sprintf(" (and %d more: status -o json has them)", n)
 	}
 	add(`mend it; for a field that the schema lacks write get(x, "field")`,
-		"%s does not fit the cluster's schemas: %s%s", of, misfits[0], more)
+		"%s asks for what cannot be: %s%s", of, misfits[0], more)
 }
 
 // failingFrom is how many recent failures make a handler that runs again a failing one.

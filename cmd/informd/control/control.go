@@ -204,7 +204,7 @@ type SourceStatus struct {
 	Unreadable  uint64     `json:"unreadable"` // objects that were left out
 	IndexErrors uint64     `json:"indexErrors"`
 	Indexes     []string   `json:"indexes,omitempty"`
-	// Misfits are what the cluster's schemas rule out in the source's indexes, each with its place.
+	// Misfits are what plan.Misfits finds in the source's indexes, each with its place.
 	Misfits []string `json:"misfits,omitempty"`
 }
 

@@ -132,7 +132,7 @@ func (f *fitting) check(ctx context.Context, cfg *config.Config, isNew bool) (er
 		}
 		of[name] = append(of[name], text)
 		if !slices.Contains(known, text) {
-			f.log.Warn("a manifest does not fit the cluster's schemas", what, name, "problem", text)
+			f.log.Warn("a manifest asks for what cannot be", what, name, "problem", text)
 		}
 	}
 	f.mu.Lock()

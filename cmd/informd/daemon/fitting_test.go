@@ -115,7 +115,7 @@ spec: {source: disks, handler: log}
 	if got := f.misfits("fine"); got != nil {
 		t.Errorf("of another rule: %q", got)
 	}
-	if n := strings.Count(log.String(), "a manifest does not fit the cluster's schemas"); n != 3 {
+	if n := strings.Count(log.String(), "a manifest asks for what cannot be"); n != 3 {
 		t.Errorf("%d lines in the log:\n%s", n, &log)
 	}
 

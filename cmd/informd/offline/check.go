@@ -46,7 +46,8 @@ config of builtin handlers. The command reports all mistakes at once. It reads T
 none: informd test does.
 
 Expressions and actions are checked against schemas: a field that no object can have, a comparison
-that is never true, a value of the wrong type. The schemas of Kubernetes' own resources are built in.
+that is never true, a value of the wrong type. Conditions are checked against the events of their
+rule: one that is never true is a mistake. The schemas of Kubernetes' own resources are built in.
 Those of others come from CustomResourceDefinitions among the manifests, and from --schemas: files or
 folders of CustomResourceDefinitions, or what informd schemas save has written. What has no schema
 is not checked. Schemas also say which resource the kind of an object below apply or create is.
@@ -57,8 +58,9 @@ able to confine them. Below the mistakes stands what such a handler logged. The 
 remote handlers, and sends them no config.
 
 Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
-what rules with actions and handlers with access.write may change in the cluster, and which resources
-have no schema.
+what rules with actions and handlers with access.write may change in the cluster, which resources
+have no schema, which sources and handlers nothing uses, and which texts a comment of YAML seems to
+cut off.
 
 With -o json, it prints one line of JSON instead, with the mistakes and the place of each: file, line,
 column and endColumn. With --watch, it checks again whenever a file has changed, until it is
@@ -138,8 +140,9 @@ func (f *checkFlags) check(ctx context.Context, version string) (*checked, error
 	if n := len(cfg.Tests); n > 0 {
 		tests = fmt.Sprintf(", %d %s", n, cli.Plural(n, "test"))
 	}
-	c.summary = fmt.Sprintf("%s%s%sok: %d %s, %d %s, %d %s%s\n",
+	c.summary = fmt.Sprintf("%s%s%s%s%sok: %d %s, %d %s, %d %s%s\n",
 		describeKept(cfg, compiled), describeUnknown(unknown), describeWrites(cfg, compiled),
+		describeUnused(cfg, compiled), describeCut(cfg),
 		sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
 		rules, cli.Plural(rules, "rule"), tests)
 	return c, nil

@@ -1,0 +1,83 @@
+package offline
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+)
+
+// describeUnused returns a line about the sources and handlers that nothing uses, or "". Without any
+// rule, the manifests are not all there are, and nobody knows.
+func describeUnused(cfg *config.Config, p *plan.Plan) string {
+	if len(cfg.Rules) == 0 {
+		return ""
+	}
+	used := make(map[string]bool)
+	for _, r := range p.Rules {
+		used["source "+r.Source.Name] = true
+		used["handler "+r.Handler] = true
+		for _, s := range r.LooksInto {
+			used["source "+s.Name] = true
+		}
+	}
+	for _, h := range cfg.Handlers {
+		for _, source := range h.Read {
+			used["source "+source.String()] = true
+		}
+	}
+	var unused []string
+	for _, s := range cfg.Sources {
+		if !used["source "+s.Name] && len(s.Metrics) == 0 {
+			unused = append(unused, "source "+s.Name)
+		}
+	}
+	for _, h := range cfg.Handlers {
+		if !used["handler "+h.Name] {
+			unused = append(unused, "handler "+h.Name)
+		}
+	}
+	if len(unused) == 0 {
+		return ""
+	}
+	return wrap("nothing uses "+strings.Join(unused, ", ")) + "\n"
+}
+
+// cut matches a comment that is probably the rest of the text before it, such as "rollout #3 of 5".
+var cut = regexp.MustCompile(`^#(\d|\S*\$\{)`)
+
+// describeCut returns a line for each text of a rule that seems to go on in a comment of YAML.
+func describeCut(cfg *config.Config) string {
+	var b strings.Builder
+	var look func(v *config.Value)
+	look = func(v *config.Value) {
+		if v == nil {
+			return
+		}
+		if comment := v.Text.Comment(); v.Kind == config.ValueTemplate && cut.MatchString(comment) {
+			fmt.Fprintf(&b, "%s: the text ends before %s, which is a comment of YAML: "+
+				"put the whole text in quotes if it goes on\n", v.Text.Position(0), cli.Visible(comment))
+		}
+		for _, m := range v.Members {
+			look(m.Value)
+		}
+		for _, item := range v.Items {
+			look(item)
+		}
+	}
+	for _, r := range cfg.Rules {
+		look(r.Payload)
+		for _, a := range r.Actions {
+			for _, v := range []*config.Value{
+				a.Namespace, a.Name, a.UID, a.ResourceVersion,
+				a.Object, a.Patch, a.Reason, a.Message,
+			} {
+				look(v)
+			}
+		}
+	}
+	return b.String()
+}
