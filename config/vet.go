@@ -86,8 +86,8 @@ func (r *reader) vetKey(key *yaml.Node, first map[string]*yaml.Node, depth int) 
 	return false
 }
 
-// isTemplate reports whether a key is the inner mapping of {{ x }}: to YAML, that is a mapping with a
-// mapping as its key.
+// isTemplate reports whether a key is the inner mapping of {{ x }}: to YAML, that is a mapping with
+// a mapping as its key.
 func (r *reader) isTemplate(key *yaml.Node) bool {
 	at := r.offset(key)
 	return key.Kind == yaml.MappingNode && key.Style&yaml.FlowStyle != 0 && at > 0 &&

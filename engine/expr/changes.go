@@ -7,13 +7,14 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"github.com/informd/informd/engine/expr/value"
+	"github.com/informd/informd/engine/object"
 )
 
 // NeverTrue reports whether a condition is true for no change of the given types, whatever the
 // objects are. It reports false unless it knows for certain, and so for a text with a mistake.
 //
-// It compiles the text once for each type, with event as a constant, and with nil for old unless the
-// type is updated. Then it sees what follows from constants.
+// It compiles the text once for each type, with event as a constant, and with nil for old unless
+// the type is updated. Then it sees what follows from constants.
 func NeverTrue(text string, o Options, types []string) (never bool) {
 	defer func() {
 		if cause := recover(); cause != nil { // as in Compile
@@ -34,11 +35,26 @@ func NeverTrue(text string, o Options, types []string) (never bool) {
 	return len(types) > 0
 }
 
+// contradiction returns the path of a field of object that a condition compares with texts of which no
+// one suits all of it, or nil.
+func contradiction(text string, o Options) []string {
+	program, err := Compile(text, o)
+	if err != nil {
+		return nil
+	}
+	for _, c := range program.Requires() {
+		if len(c.Values) == 0 && len(c.Path) > 0 {
+			return c.Path
+		}
+	}
+	return nil
+}
+
 // knowsEvent reports whether the compiler compiles for one type of changes.
 func (c *compiler) knowsEvent() bool { return c.options.event != "" }
 
-// compileKnown compiles for one type of changes. Where the value of a node follows from the constants
-// in it, the operand is constant, even if an evaluation would fail at another operand.
+// compileKnown compiles for one type of changes. Where the value of a node follows from the
+// constants in it, the operand is constant, even if an evaluation would fail at another operand.
 func (c *compiler) compileKnown(node ast.Node) (operand, error) {
 	o, err := c.compileNew(node)
 	if err != nil || o.constant {
@@ -196,10 +212,15 @@ func listedAll(names []string) string {
 }
 
 // checkNever reports a condition that no change makes true for which it is evaluated.
-func (c *checker) checkNever() {
-	isAsked := c.as.IsCondition && c.mentioned != nil && !c.hasFalse
+func (c *checker) checkNever(tree ast.Node) {
 	switch {
-	case !isAsked || !NeverTrue(c.text, c.as.Options, c.as.Events):
+	case !c.as.IsCondition || c.hasFalse: // authors switch a condition off with false
+	case c.mentioned == nil:
+		if path := contradiction(c.text, c.as.Options); path != nil {
+			c.errorf(tree, "the condition is never true: object.%s has one value at a time",
+				object.PathText(path))
+		}
+	case !NeverTrue(c.text, c.as.Options, c.as.Events):
 	case NeverTrue(c.text, c.as.Options, eventTypes):
 		c.errorf(c.mentioned, "the condition is never true, for no type of event")
 	default:

@@ -52,7 +52,7 @@ func Check(text string, as Typing) (gives Typed, mistakes []*Error) {
 		c.checkOld()
 	}
 	if len(c.mistakes) == 0 {
-		c.checkNever()
+		c.checkNever(tree)
 	}
 	return gives, c.mistakes
 }
@@ -628,7 +628,10 @@ func (c *checker) isUnknown(n ast.Node) bool {
 func (c *checker) brokenName(n *ast.BinaryNode) string {
 	field, isField := unchained(n.Left).(*ast.MemberNode)
 	number, isNumber := n.Right.(*ast.IntegerNode)
-	if n.Operator != "-" || !isField || !isNumber || !slices.Contains(namesAreFree, property(field.Node)) {
+	if n.Operator != "-" || !isField || !isNumber {
+		return ""
+	}
+	if !slices.Contains(namesAreFree, property(field.Node)) {
 		return ""
 	}
 	return withDash(field, number)

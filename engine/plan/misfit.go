@@ -18,9 +18,9 @@ import (
 	"github.com/informd/informd/internal/nearest"
 )
 
-// Misfit is something in a manifest that is certainly in vain: the schemas of a cluster rule it out, or
-// no change makes it true. The expression can be evaluated all the same: a field that no object has
-// is nil.
+// Misfit is something in a manifest that is certainly in vain: the schemas of a cluster rule it out,
+// or no change makes it true. The expression can be evaluated all the same: a field that no object
+// has is nil.
 type Misfit struct {
 	Rule   string // empty: in a manifest of Source, or in an object of it in a test
 	Source string
@@ -146,10 +146,11 @@ func (m *fitting) grants(h config.Handler) {
 }
 
 // quoted matches a text in an expression that is a field of an object.
-var quoted = regexp.MustCompile(`^\s*["'](?:object)?\.?((?:metadata|spec|status|data)(?:\.\w+)+)["']\s*$`)
+var quoted = regexp.MustCompile(
+	`^\s*["'](?:object)?\.?((?:metadata|spec|status|data)(?:\.\w+)+)["']\s*$`)
 
-// quotedPath reports an index that has all objects under the name of a field. Another constant may be
-// meant: it finds all objects at once.
+// quotedPath reports an index that has all objects under the name of a field. Another constant may
+// be meant: it finds all objects at once.
 func (m *fitting) quotedPath(index config.Text) {
 	if at := quoted.FindStringSubmatch(index.String()); at != nil {
 		m.add(index.Mistake(0, "the index has every object under this text; for the value of the field "+

@@ -124,6 +124,8 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{event: {reason: X, message: "of {{ .metadata.name }}"}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
 		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.spec.owner.name}`},
 		{`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas}\n"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: a block below | ends with a line break, and so is text; write |-`},
+		{`{where: object.metadata.namespace == "a" and object.metadata.namespace == "b", handler: log}`, `object.metadata.namespace == "a"|the condition is never true: object.metadata.namespace has one value at a time`},
+		{`{events: [added], when: 'object.spec.paused and (object.metadata.name in ["a", "b"] and object.metadata.name == "c")', handler: log}`, `object.spec.paused|the condition is never true: object.metadata.name has one value at a time`},
 		// what no event of the rule makes true
 		{`{events: [updated], when: event == "added" and object.spec.paused, handler: log}`, `event ==|the condition is never true: it is evaluated for updated only; change spec.events, or the condition`},
 		{`{schedule: {cron: "0 * * * *"}, when: event != "synced", handler: log}`, `event|the condition is never true: it is evaluated for synced only`},
@@ -287,6 +289,8 @@ func TestNoMisfits(t *testing.T) {
 		`{handler: log, events: [added], payload: {old: old, event: event}}`,
 		`{handler: log, events: [added], when: false and event == "deleted"}`,
 		`{handler: log, events: [added], when: false}`,
+		`{handler: log, where: object.metadata.name == "a" and object.metadata.name == "b" and false}`,
+		`{handler: log, where: object.metadata.name == "a" or object.metadata.name == "b"}`,
 		`{prune: true, actions: [{if: event != "deleted", apply: {resource: v1/configmaps, object: {metadata: {name: x}}}}, {if: event == "deleted", event: {reason: Gone}}]}`,
 		`{actions: [{if: event == "deleted", event: {reason: Gone}}]}`,
 		`{handler: log, group: {wait: 1s}, payload: object.spec, actions: [{event: {reason: X, message: "${items[0].payload.x}"}}]}`,

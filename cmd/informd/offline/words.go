@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// describeUnused returns a line about the sources and handlers that nothing uses, or "". Without any
-// rule, the manifests are not all there are, and nobody knows.
+// describeUnused returns a line about the sources and handlers that nothing uses, or "". Without
+// any rule, the manifests are not all there are, and nobody knows.
 func describeUnused(cfg *config.Config, p *plan.Plan) string {
 	if len(cfg.Rules) == 0 {
 		return ""

@@ -58,8 +58,8 @@ type failure struct {
 func (f *failure) Error() string   { return errors.Join(f.problems...).Error() }
 func (f *failure) Unwrap() []error { return f.problems }
 
-// Join adds to an error of Decode, or nil, what is wrong with the values. It leaves out what mentions
-// a member that the error mentions too: that would often follow from it.
+// Join adds to an error of Decode, or nil, what is wrong with the values. It leaves out what
+// mentions a member that the error mentions too: that would often follow from it.
 func Join(decoding error, values ...error) error {
 	f, isFailure := decoding.(*failure)
 	if !isFailure {
@@ -81,8 +81,8 @@ var (
 	listed = regexp.MustCompile(`(?m) \(known: .*\)$`) // what unknown appends
 )
 
-// namesIn returns the members that a report mentions, apart from lists of what is known. A config that
-// is no mapping is about all of them.
+// namesIn returns the members that a report mentions, apart from lists of what is known. A config
+// that is no mapping is about all of them.
 func namesIn(report string, fields Fields) (names []string) {
 	said := word.FindAllString(listed.ReplaceAllString(report, ""), -1)
 	for name := range fields {
