@@ -10,12 +10,12 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// NeverTrue reports whether a condition is true for no change of the given types, whatever the
+// neverTrue reports whether a condition is true for no change of the given types, whatever the
 // objects are. It reports false unless it knows for certain, and so for a text with a mistake.
 //
 // It compiles the text once for each type, with event as a constant, and with nil for old unless
 // the type is updated. Then it sees what follows from constants.
-func NeverTrue(text string, o Options, types []string) (never bool) {
+func neverTrue(text string, o Options, types []string) (never bool) {
 	defer func() {
 		if cause := recover(); cause != nil { // as in Compile
 			OnPanic(cause)
@@ -220,8 +220,8 @@ func (c *checker) checkNever(tree ast.Node) {
 			c.errorf(tree, "the condition is never true: object.%s has one value at a time",
 				object.PathText(path))
 		}
-	case !NeverTrue(c.text, c.as.Options, c.as.Events):
-	case NeverTrue(c.text, c.as.Options, eventTypes):
+	case !neverTrue(c.text, c.as.Options, c.as.Events):
+	case neverTrue(c.text, c.as.Options, eventTypes):
 		c.errorf(c.mentioned, "the condition is never true, for no type of event")
 	default:
 		c.errorf(c.mentioned, "the condition is never true: it is evaluated for %s only; "+

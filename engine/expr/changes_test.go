@@ -35,7 +35,7 @@ func TestNeverTrue(t *testing.T) {
 		{"updated", `nil == object`},
 		{"added updated deleted synced", `event == "added" and old.x > 1`},
 	} {
-		if !NeverTrue(test.text, o, strings.Fields(test.events)) {
+		if !neverTrue(test.text, o, strings.Fields(test.events)) {
 			t.Errorf("for %s: %s", test.events, test.text)
 		}
 	}
@@ -58,13 +58,13 @@ func TestNeverTrue(t *testing.T) {
 		{"updated", `event == "added" and nobody`},
 		{"", `event == "added"`},
 	} {
-		if NeverTrue(test.text, o, strings.Fields(test.events)) {
+		if neverTrue(test.text, o, strings.Fields(test.events)) {
 			t.Errorf("for %s: %s", test.events, test.text)
 		}
 	}
 }
 
-// What NeverTrue calls never true is never true, for random conditions and random objects.
+// What neverTrue calls never true is never true, for random conditions and random objects.
 func TestNeverTrueIsCertain(t *testing.T) {
 	t.Parallel()
 	const seed = 11
@@ -89,7 +89,7 @@ func TestNeverTrueIsCertain(t *testing.T) {
 	forms := []string{`%s and %s`, `%s or %s`, `not (%s) and %s`, `%s ? %s : false`, `let x = %s; x == %s`, `(%s) == (%s)`,
 		`not (%s and not (%s))`, `any(object.items, %s and %s)`, `none(object.items, %s or %s)`, `if %s { nil } else { %s }`}
 	never := 0
-	for range 4000 {
+	for range 1000 {
 		text := fmt.Sprintf(forms[r.IntN(len(forms))], known[r.IntN(len(known))], condition())
 		if r.IntN(2) == 0 {
 			text = fmt.Sprintf(forms[r.IntN(len(forms))], text, known[r.IntN(len(known))])
@@ -99,7 +99,7 @@ func TestNeverTrueIsCertain(t *testing.T) {
 			continue
 		}
 		for _, event := range eventTypes {
-			if !NeverTrue(text, o, []string{event}) {
+			if !neverTrue(text, o, []string{event}) {
 				continue
 			}
 			never++
@@ -114,7 +114,7 @@ func TestNeverTrueIsCertain(t *testing.T) {
 			}
 		}
 	}
-	if never < 400 {
+	if never < 100 {
 		t.Errorf("only %d conditions were called never true", never)
 	}
 }

@@ -66,7 +66,7 @@ type Options struct {
 	// Trace makes a Program that Program.Trace takes. It has no Requires, either.
 	Trace bool
 
-	event string // of NeverTrue: the type of the changes; "": any
+	event string // of neverTrue: the type of the changes; "": any
 }
 
 // Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.
