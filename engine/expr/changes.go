@@ -35,8 +35,8 @@ func neverTrue(text string, o Options, types []string) (never bool) {
 	return len(types) > 0
 }
 
-// contradiction returns the path of a field of object that a condition compares with texts of which no
-// one suits all of it, or nil.
+// contradiction returns the path of a field of object that a condition compares with texts of which
+// no one suits all of it, or nil.
 func contradiction(text string, o Options) []string {
 	program, err := Compile(text, o)
 	if err != nil {

@@ -29,7 +29,8 @@ type Typing struct {
 // Check returns what a text gives, and its mistakes of type: fields that objects cannot have,
 // comparisons that are never true, operators that always fail. With Typing.Events, it also reports
 // conditions that no change makes true, and fields of old that are never there. It reports nothing
-// that it does not know for certain. get(x, "k") may ask for any field. Of a text with many mistakes, it returns some.
+// that it does not know for certain. get(x, "k") may ask for any field. Of a text with many
+// mistakes, it returns some.
 //
 // Check does not compile the text, and says nothing about what Compile reports.
 func Check(text string, as Typing) (gives Typed, mistakes []*Error) {
@@ -341,8 +342,12 @@ func (c *checker) unary(n *ast.UnaryNode) Typed {
 func (c *checker) binary(n *ast.BinaryNode) Typed {
 	isCompared := n.Operator == "==" || n.Operator == "!="
 	withNil := isCompared && (isNilNode(n.Left) || isNilNode(n.Right))
+	hadFalse := c.hasFalse
 	a := c.checkExcused(n.Left, withNil || n.Operator == "??")
 	b := c.checkExcused(n.Right, withNil)
+	if isCompared { // x == false switches nothing off
+		c.hasFalse = hadFalse
+	}
 	switch n.Operator {
 	case "and", "&&", "or", "||":
 		c.condition(n.Left, a)

@@ -128,6 +128,7 @@ func TestMisfits(t *testing.T) {
 		{`{events: [added], when: 'object.spec.paused and (object.metadata.name in ["a", "b"] and object.metadata.name == "c")', handler: log}`, `object.spec.paused|the condition is never true: object.metadata.name has one value at a time`},
 		// what no event of the rule makes true
 		{`{events: [updated], when: event == "added" and object.spec.paused, handler: log}`, `event ==|the condition is never true: it is evaluated for updated only; change spec.events, or the condition`},
+		{`{events: [updated], when: event == "added" and object.spec.paused == false, handler: log}`, `event ==|the condition is never true`},
 		{`{schedule: {cron: "0 * * * *"}, when: event != "synced", handler: log}`, `event|the condition is never true: it is evaluated for synced only`},
 		{`{events: [added, synced], actions: [{if: event == "deleted", event: {reason: X}}]}`, `event ==|the condition is never true: it is evaluated for added and synced only`},
 		{`{events: [added], actions: [{forEach: object.spec.containers, if: event == "updated" and item.port > 1, event: {reason: X}}]}`, `event ==|`},
