@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/config"
@@ -155,20 +156,25 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 // inOrder returns the rule's own actions as they are performed: its steps, then what it prunes, and
 // last the Events, which report what was done.
 func (p *preparer) inOrder(r prepare.Result) []handler.Action {
-	var steps, reports [][]handler.Action
+	var steps, reports []action.Step
 	for _, step := range r.Steps {
-		if step[0].Verb == handler.ActionEvent {
-			reports = append(reports, step)
+		if step.Actions[0].Verb == handler.ActionEvent {
+			reports = append(reports, action.Step(step))
 		} else {
-			steps = append(steps, step)
+			steps = append(steps, action.Step(step))
 		}
 	}
 	if r.PruneBy != "" {
 		for _, resource := range p.rule.Prune {
-			steps = append(steps, []handler.Action{action.Prune(resource, r.PruneBy)})
+			steps = append(steps, pruneStep(resource, r.PruneBy))
 		}
 	}
 	return action.Join(append(steps, reports...))
+}
+
+// pruneStep returns the step that deletes what a label selector selects of a resource.
+func pruneStep(resource schema.GroupVersionResource, by string) action.Step {
+	return action.Step{Actions: []handler.Action{action.Prune(resource, by)}}
 }
 
 // payload makes the payload of a change from the caches as they are now.

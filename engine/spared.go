@@ -17,7 +17,6 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // How long a prune waits for a resource that was withdrawn.
@@ -307,9 +306,9 @@ func (p *preparer) prepareLate(ctx context.Context, d delivery.Draft) (delivery.
 		p.spared.add(key, wait)
 		return delivery.Prepared{Nothing: true}, nil
 	}
-	var steps [][]handler.Action
+	var steps []action.Step
 	for _, resource := range p.rule.Prune {
-		steps = append(steps, []handler.Action{action.Prune(resource, p.PruneBy(key))})
+		steps = append(steps, pruneStep(resource, p.PruneBy(key)))
 	}
 	return delivery.Prepared{Delta: d.Delta, Actions: action.Join(steps), OnlyPrunes: true}, nil
 }

@@ -138,7 +138,8 @@ func (x *Executor) Do(
 	var latest string
 	for i, a := range actions {
 		err := x.run(ctx, task{
-			Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest,
+			Executor: x, by: by, event: ev, cause: cause, action: a, latest: &latest,
+			number: i + 1, label: labelOf(i),
 		})
 		if err != nil {
 			return err
@@ -156,11 +157,14 @@ func (x *Executor) run(ctx context.Context, t task) error {
 	switch {
 	case err == nil:
 		return nil
-	case t.number == 0:
+	case t.label == "":
 		return fmt.Errorf("%s: %w", what(t.action), err)
 	}
-	return fmt.Errorf("action %d: %s: %w", t.number, what(t.action), err)
+	return fmt.Errorf("%s: %s: %w", t.label, what(t.action), err)
 }
+
+// labelOf returns how errors name an action of a handler's answer.
+func labelOf(i int) string { return fmt.Sprintf("actions[%d]", i) }
 
 // outcome is the result of an action in detail.
 type outcome struct {

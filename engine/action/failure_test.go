@@ -66,7 +66,7 @@ func TestQuotes(t *testing.T) {
 		want bool
 	}{
 		"informd's own":      {handler.Reject(errNotOurs), false},
-		"authorization":      {fmt.Errorf("action 1: %w", forbidden), false},
+		"authorization":      {fmt.Errorf("actions[0]: %w", forbidden), false},
 		"admission":          {handler.RetryAfter(time.Second, denied), true},
 		"validation":         {handler.Reject(invalid), true},
 		"nobody answers":     {&failure{text: "dial tcp: connection refused"}, false},

@@ -54,8 +54,8 @@ func (p Policy) check(actions []handler.Action) (at int, denied bool, err error)
 			return i, false, refused(i, a, err)
 		}
 		if !slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.allows(a) == "" }) {
-			err := fmt.Errorf("action %d: %s is not allowed for handler %q: %s",
-				i+1, what(a), p.Handler, p.needed(a))
+			err := fmt.Errorf("%s: %s is not allowed for handler %q: %s",
+				labelOf(i), what(a), p.Handler, p.needed(a))
 			return i, true, handler.Reject(err)
 		}
 	}
@@ -64,7 +64,7 @@ func (p Policy) check(actions []handler.Action) (at int, denied bool, err error)
 
 // refused returns the error of an action that is not well formed.
 func refused(i int, a handler.Action, err error) error {
-	return handler.Reject(fmt.Errorf("action %d: %s: %w", i+1, what(a), err))
+	return handler.Reject(fmt.Errorf("%s: %s: %w", labelOf(i), what(a), err))
 }
 
 // allows returns what keeps the grant from allowing a, or "" if it allows it.

@@ -73,7 +73,7 @@ func TestPolicy(t *testing.T) {
 			case c.needs == "":
 			case err == nil || !errors.Is(err, handler.ErrReject):
 				t.Errorf("got %v, want the policy to reject the answer", err)
-			case !strings.Contains(err.Error(), c.needs) || !strings.Contains(err.Error(), `action 2: `+what(c.action)+` is not allowed for handler "oncall": spec.access.write needs {`):
+			case !strings.Contains(err.Error(), c.needs) || !strings.Contains(err.Error(), `actions[1]: `+what(c.action)+` is not allowed for handler "oncall": spec.access.write needs {`):
 				t.Errorf("%v, want %q", err, c.needs)
 			}
 			if err := (Policy{}).Check(&handler.Event{}, []handler.Action{c.action}); !errors.Is(err, handler.ErrReject) {

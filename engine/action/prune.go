@@ -47,7 +47,7 @@ func ValidateOwn(actions []handler.Action) error {
 // of its own, also in the audit. A prune that takes long logs how far it is.
 func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) error {
 	began, a := x.now(), t.action
-	t.latest, t.number = new(string), 0
+	t.latest, t.number, t.label = new(string), 0, ""
 	found, o, err := t.superfluous(ctx, before)
 	if err != nil {
 		o.result = o.resultOf(err)
@@ -154,7 +154,8 @@ func isPruned(a handler.Action, actions []handler.Action) bool {
 
 // errNotOurs is the error of an apply whose prune would delete somebody else's object in the end.
 var errNotOurs = errors.New("the object exists and the rule did not apply it, " +
-	"and prune would delete it in the end: choose another name, or delete the object")
+	"and prune would delete it in the end: choose another name, delete the object, or if the rule " +
+	"is to own it, run the rule once without prune")
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {

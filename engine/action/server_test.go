@@ -206,7 +206,7 @@ func TestOutcomes(t *testing.T) {
 			if after, _ := handler.RetryDelay(err); after != c.after {
 				t.Errorf("the retry delay is %v, want %v", after, c.after)
 			}
-			if err != nil && (!strings.Contains(err.Error(), "action 1: patch of v1/pods shop/web-0: ") || !strings.Contains(err.Error(), c.says)) {
+			if err != nil && (!strings.Contains(err.Error(), "actions[0]: patch of v1/pods shop/web-0: ") || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 			if text := fmt.Sprint(err, &s.audit); strings.ContainsAny(fmt.Sprint(err), "\n\x1b\u202e") || strings.Contains(text, "hush") || len(text) > 3000 {
@@ -274,7 +274,7 @@ func TestRequests(t *testing.T) {
 func TestFirstFailureEndsTheAnswer(t *testing.T) {
 	s := newServer(t, answers(200, podAt("5")), answers(500, ""), answers(200, podAt("5")), answers(200, podAt("6")), answers(200, podAt("7")))
 	do := []handler.Action{aPatch(), aPatch(), aPatch()}
-	if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), do); err == nil || !strings.HasPrefix(err.Error(), "action 2: ") {
+	if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), do); err == nil || !strings.HasPrefix(err.Error(), "actions[1]: ") {
 		t.Errorf("the second action fails: %v", err)
 	}
 	if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), do); err != nil {

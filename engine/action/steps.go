@@ -11,22 +11,28 @@ import (
 )
 
 // stop is a verb of rules' own actions that changes nothing: what follows is performed only if
-// nothing before it has failed. No handler can use it.
+// nothing before it has failed. Its name is the label of the step that follows. No handler can use
+// it.
 const stop = "break"
 
-// Join makes one answer of a rule's own steps. The actions of a step are independent of each other.
-// A step is performed once all before it have succeeded.
-func Join(steps [][]handler.Action) (actions []handler.Action) {
-	for i, step := range steps {
-		if i > 0 {
-			actions = append(actions, handler.Action{Verb: stop})
-		}
-		actions = append(actions, step...)
+// Step holds what one action of a rule's manifest, or its prune, asks for. Its actions are
+// independent of each other.
+type Step struct {
+	Label   string // for error texts, as actions[0]; "" for a prune
+	Actions []handler.Action
+}
+
+// Join makes one answer of a rule's own steps. A step is performed once all before it have
+// succeeded.
+func Join(steps []Step) (actions []handler.Action) {
+	for _, step := range steps {
+		actions = append(actions, handler.Action{Verb: stop, Name: step.Label})
+		actions = append(actions, step.Actions...)
 	}
 	return actions
 }
 
-// IsBreak reports whether a stands between two steps and changes nothing itself.
+// IsBreak reports whether a stands before a step and changes nothing itself.
 func IsBreak(a handler.Action) bool { return a.Verb == stop }
 
 // doSteps performs a rule's own actions, as Join made them. What has failed for good is not tried
@@ -38,10 +44,10 @@ func (x *Executor) doSteps(
 	var latest string
 	cause, _ := x.writes.causeOf(ctx, ev)
 	x.hopeless.begin(ev.ID, ev.Attempt)
-	number, skips := 0, false
+	number, label, skips := 0, "", false
 	for i, a := range actions {
 		if IsBreak(a) {
-			skips = skips || failed.count > 0
+			label, skips = a.Name, skips || failed.count > 0
 			continue
 		}
 		if a.Verb != prune {
@@ -53,7 +59,7 @@ func (x *Executor) doSteps(
 		err := x.hopeless.of(ev.ID, a)
 		if err == nil {
 			err = x.doOwn(ctx, task{
-				Executor: x, by: by, event: ev, cause: cause, action: a, number: number,
+				Executor: x, by: by, event: ev, cause: cause, action: a, number: number, label: label,
 				latest: &latest, prunes: isPruned(a, actions),
 			}, actions[:i])
 		}

@@ -109,3 +109,24 @@ func TestEventsOfAHandlerAndItsRule(t *testing.T) {
 		t.Errorf("names %v", names)
 	}
 }
+
+// An error names an action as the manifest and all other mistakes do, however many actions the steps
+// before it have made. A handler's action is named by its place in the answer.
+func TestErrorsNameTheAction(t *testing.T) {
+	first, second := []handler.Action{aPatch(), aPatch(), aPatch()}, aPatch()
+	second.Name = "db-0"
+	for by, c := range map[By]struct {
+		actions []handler.Action
+		want    string
+	}{
+		{Rule: "r"}:               {Join([]Step{{"actions[0]", first}, {"actions[2]", []handler.Action{second}}}), "actions[2]: patch of v1/pods shop/db-0: "},
+		{Rule: "r", Handler: "h"}: {append(first, second), "actions[3]: patch of v1/pods shop/db-0: "},
+	} {
+		s := newServer(t,
+			answers(http.StatusOK, podAt("5")), answers(http.StatusOK, podAt("6")), answers(http.StatusOK, podAt("7")),
+			answers(http.StatusNotFound, status(404, "NotFound", "no", "")))
+		if err := s.Do(t.Context(), by, anEvent(), c.actions); err == nil || !strings.HasPrefix(strings.TrimPrefix(err.Error(), "rejected: "), c.want) {
+			t.Errorf("by %+v: %v, want %s", by, err, c.want)
+		}
+	}
+}

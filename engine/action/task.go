@@ -18,7 +18,8 @@ type task struct {
 	event  *handler.Event
 	cause  Cause
 	action handler.Action
-	number int // of the action within the answer, from 1; 0 for the deletions of a prune
+	number int    // of the action within the answer, from 1; 0 for the deletions of a prune
+	label  string // of the action in the manifest or the answer, as actions[0]; may be ""
 	// latest is the version that the answer made of the event's own object, or "". The actions of
 	// an answer share it.
 	latest *string

@@ -3,7 +3,6 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,6 +10,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // FuzzActions compiles any text as a template and as a list. Every action must be JSON within its
@@ -58,7 +58,10 @@ func FuzzActions(f *testing.F) {
 		}
 		r := p.Rules[0]
 		steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: o}, nil, looking{r, map[string][]*object.Object{"spaces": {o, o}}})
-		actions := slices.Concat(steps...)
+		var actions []handler.Action
+		for _, s := range steps {
+			actions = append(actions, s.Actions...)
+		}
 		if err != nil {
 			if strings.Contains(err.Error(), secret) || !strings.HasPrefix(err.Error(), "actions[") || actions != nil {
 				t.Fatalf("%q, %q: %v, %d actions", text, list, err, len(actions))

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,11 +91,18 @@ func TestActions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(steps) != 6 || len(steps[0]) != 2 {
-		t.Errorf("%d steps, the first with %d actions; want one per template that makes any", len(steps), len(steps[0]))
+	if len(steps) != 6 || len(steps[0].Actions) != 2 {
+		t.Errorf("%d steps, the first with %d actions; want one per template that makes any", len(steps), len(steps[0].Actions))
 	}
 	var got []string
-	for _, a := range slices.Concat(steps...) {
+	var actions []handler.Action
+	for i, s := range steps {
+		if want := fmt.Sprintf("actions[%d]", i); s.Label != want {
+			t.Errorf("a step is labelled %q, want %q", s.Label, want)
+		}
+		actions = append(actions, s.Actions...)
+	}
+	for _, a := range actions {
 		got = append(got, strings.TrimSpace(fmt.Sprint(a.Verb, " ", schema.GroupVersionResource(a.Resource).GroupVersion(), " ", a.Resource.Resource, " ", a.Subresource, " ", a.Namespace, "/", a.Name, " ",
 			a.UID, string(a.Object), a.PatchType, string(a.Patch), a.Reason, " ", a.Message)))
 	}
@@ -180,7 +186,7 @@ func TestTextsThatLookLikeExpressions(t *testing.T) {
 		p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {a: `+fmt.Sprintf("%q", text)+"}}\n"))
 		want := `{"a":"` + strings.TrimPrefix(text, "$") + `"}`
 		got, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}, nil, looking{rule: p.Rules[0]})
-		if err != nil || len(got) != 1 || string(got[0][0].Patch) != want || got[0][0].PatchType != handler.MergePatch {
+		if err != nil || len(got) != 1 || string(got[0].Actions[0].Patch) != want || got[0].Actions[0].PatchType != handler.MergePatch {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
@@ -195,7 +201,7 @@ func TestNilRemovesMembersInAMerge(t *testing.T) {
 	actions := *p.Rules[0].Actions
 	actions.Each = actions.Each[:1]
 	got, err := actions.Evaluate(change, nil, looking{rule: p.Rules[0]})
-	if want := `{"metadata":{"labels":{"zone":null,"old":null}},"list":[null,1]}`; err != nil || string(got[0][0].Patch) != want {
+	if want := `{"metadata":{"labels":{"zone":null,"old":null}},"list":[null,1]}`; err != nil || string(got[0].Actions[0].Patch) != want {
 		t.Errorf("%+v, %v; want %s", got, err, want)
 	}
 	if _, err := p.Rules[0].Actions.Evaluate(change, nil, looking{rule: p.Rules[0]}); err == nil || err.Error() != "actions[1].patch.merge: it is nil" {

@@ -37,7 +37,7 @@ func BenchmarkActions(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if steps, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, nil, look); err != nil || len(steps) != 1 || len(steps[0]) != 199 {
+		if steps, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, nil, look); err != nil || len(steps) != 1 || len(steps[0].Actions) != 199 {
 			b.Fatal(steps, err)
 		}
 	}

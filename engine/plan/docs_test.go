@@ -167,7 +167,7 @@ func outcome(t *testing.T, member string) string {
 	if err != nil {
 		return "an error"
 	}
-	text, _ := strings.CutSuffix(string(steps[0][0].Object), `"metadata":{"name":"a"}}`)
+	text, _ := strings.CutSuffix(string(steps[0].Actions[0].Object), `"metadata":{"name":"a"}}`)
 	if text == "{" {
 		return "nothing"
 	}

@@ -56,7 +56,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	}
 	if p.rule.Actions.Prune {
 		for _, step := range made {
-			if err := p.label(step, r.Delta.Key()); err != nil {
+			if err := p.label(step.Actions, r.Delta.Key()); err != nil {
 				r.Err = handler.Reject(err)
 				return
 			}

@@ -171,7 +171,7 @@ func told(r Result) string {
 			words = append(words, fmt.Sprint("attached ", name, " ", len(objects)))
 		}
 		for _, step := range r.Steps {
-			for _, a := range step {
+			for _, a := range step.Actions {
 				words = append(words, a.Verb, a.Name)
 			}
 		}
@@ -212,7 +212,7 @@ func TestSourceOf(t *testing.T) {
 	var made struct {
 		Metadata struct{ Labels, Annotations map[string]string }
 	}
-	if err := json.Unmarshal(r.Steps[0][0].Object, &made); err != nil {
+	if err := json.Unmarshal(r.Steps[0].Actions[0].Object, &made); err != nil {
 		t.Fatal(err)
 	}
 	labels, annotations := made.Metadata.Labels, made.Metadata.Annotations

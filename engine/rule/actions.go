@@ -125,7 +125,10 @@ func (a *Actions) ActsOn(change delta.Type) bool {
 
 // Step holds what one template makes for a change: one action, or one for each element of its
 // list. They are independent of each other.
-type Step []handler.Action
+type Step struct {
+	Label   string // of the template
+	Actions []handler.Action
+}
 
 // Evaluate returns the actions for a change, in the order of the manifest: at most maxActions, with
 // maxActionBytes of JSON and names in all. A template that makes none has no step. If a bound is
@@ -152,7 +155,7 @@ func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step,
 			return nil, at(t.Label, err)
 		}
 		if len(e.step) > 0 {
-			steps = append(steps, e.step)
+			steps = append(steps, Step{t.Label, e.step})
 		}
 	}
 	return steps, nil
@@ -162,9 +165,9 @@ func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step,
 type evaluation struct {
 	env    expr.Env
 	change delta.Delta
-	made   int  // actions of the steps before
-	step   Step // of the current template
-	room   int  // bytes that are left
+	made   int              // actions of the steps before
+	step   []handler.Action // of the current template
+	room   int              // bytes that are left
 }
 
 var (

@@ -88,7 +88,12 @@ func forEach(t testing.TB, list, of string) ActionTemplate {
 }
 
 // joined forgets which step an action belongs to.
-func joined(steps []Step, err error) ([]handler.Action, error) { return slices.Concat(steps...), err }
+func joined(steps []Step, err error) (actions []handler.Action, _ error) {
+	for _, s := range steps {
+		actions = append(actions, s.Actions...)
+	}
+	return actions, err
+}
 
 func evaluate(t testing.TB, d delta.Delta, each ...ActionTemplate) ([]handler.Action, error) {
 	t.Helper()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,24 +33,32 @@ func TestActionsAfterAFailedOne(t *testing.T) {
 	}
 
 	x.by.Handler = ""
-	steps := func(steps ...[]handler.Action) []handler.Action { return action.Join(steps) }
 	next := func() *handler.Event { ev.ID += "+"; return ev } // of another delivery
-	x.does(next(), steps(list(refused), list(good), list(said)), handler.ErrReject, action.Rejected)
-	x.does(next(), steps(list(elsewhere), list(good), list(said)), errAny, action.Failed)
+	x.does(next(), joined(list(refused), list(good), list(said)), handler.ErrReject, action.Rejected)
+	x.does(next(), joined(list(elsewhere), list(good), list(said)), errAny, action.Failed)
 	if x.configMap("c") != nil {
 		t.Error("a rule's step was carried out behind one that failed")
 	}
-	err := x.does(next(), steps(list(refused, elsewhere, good), list(said)), errAny, action.Rejected, action.Failed, action.Created)
-	for _, want := range []string{"2 of 4 actions failed: action 1: apply", "; action 2: apply", "there-is-no-such-namespace"} {
+	err := x.does(next(), joined(list(refused, elsewhere, good), list(said)), errAny, action.Rejected, action.Failed, action.Created)
+	for _, want := range []string{"2 of 4 actions failed: actions[0]: apply", "; actions[0]: apply", "there-is-no-such-namespace"} {
 		if errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), want) {
 			t.Errorf("one that may go well later: %v, want %q", err, want)
 		}
 	}
-	x.does(next(), steps(list(good), list(said)), nil, action.Unchanged, action.Changed)
-	err = x.does(next(), steps(list(refused, refused, good)), handler.ErrReject, action.Rejected, action.Unchanged)
-	if err == nil || !strings.Contains(err.Error(), "2 of 3 actions failed: action 1: apply") {
+	x.does(next(), joined(list(good), list(said)), nil, action.Unchanged, action.Changed)
+	err = x.does(next(), joined(list(refused, refused, good)), handler.ErrReject, action.Rejected, action.Unchanged)
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 actions failed: actions[0]: apply") {
 		t.Errorf("none that may go well later: %v", err)
 	}
+}
+
+// joined returns a rule's own actions: one step for each of its manifest.
+func joined(steps ...[]handler.Action) []handler.Action {
+	var all []action.Step
+	for i, actions := range steps {
+		all = append(all, action.Step{Label: fmt.Sprintf("actions[%d]", i), Actions: actions})
+	}
+	return action.Join(all)
 }
 
 // While a rule's other actions are tried again, one that failed for good is not. In the end it is
@@ -63,7 +72,7 @@ func TestWhatFailedForGoodIsNotRepeated(t *testing.T) {
 	refused := x.on(handler.ActionApply, "b", withObject(`{"data":{"x":5}}`))
 	late := x.on(handler.ActionApply, "a", withObject(`{}`))
 	late.Namespace = x.ns + "-late"
-	both := action.Join([][]handler.Action{list(refused, late)})
+	both := joined(list(refused, late))
 
 	x.does(ev, both, errAny, action.Rejected, action.Failed)
 	for range 2 {
@@ -83,7 +92,7 @@ func TestWhatFailedForGoodIsNotRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := x.does(ev, both, handler.ErrReject, action.Created)
-	if err == nil || !strings.Contains(err.Error(), "action 1: apply") {
+	if err == nil || !strings.Contains(err.Error(), "actions[0]: apply") {
 		t.Errorf("the end: %v, want what failed for good", err)
 	}
 	x.does(ev, both, handler.ErrReject, action.Rejected, action.Unchanged) // a dead letter, delivered again
@@ -110,7 +119,7 @@ func TestFinalizerBehindAForbiddenCleanUp(t *testing.T) {
 	ev := x.about("source", handler.Updated)
 	cleanUp := x.on(handler.ActionDelete, "made")
 	release := x.on(handler.ActionPatch, "source", merge(`{"metadata":{"finalizers":null}}`))
-	x.does(ev, action.Join([][]handler.Action{list(cleanUp), list(release)}), errAny, action.Failed)
+	x.does(ev, joined(list(cleanUp), list(release)), errAny, action.Failed)
 	if got := x.configMap("source").Finalizers; len(got) != 1 {
 		t.Errorf("the finalizers are %q: the object goes, and what it made stays", got)
 	}

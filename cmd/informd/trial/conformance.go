@@ -178,7 +178,7 @@ func (f *conformanceFlags) options(
 	if s.manifests != nil {
 		o.Allow = func(ev handler.Event, a handler.Action) error {
 			if err := s.refuses(&ev, []handler.Action{a}); err != nil {
-				return errors.New(strings.TrimPrefix(err.Error(), "rejected: action 1: "))
+				return errors.New(strings.TrimPrefix(err.Error(), "rejected: actions[0]: "))
 			}
 			return nil
 		}

@@ -56,9 +56,9 @@ func TestClausesFail(t *testing.T) {
 		{"answers twice", "answers", "gave 1 answers to events that it had answered before"},
 		{"dies of an event without object", "answers strange events", "an event of no object ended it"},
 		{"takes 4 MiB", "answers large events", "an event of 8 MB"},
-		{"asks for what has no name", "asks for actions that can be taken", "an event updated: action 1, patch: it has no name"},
+		{"asks for what has no name", "asks for actions that can be taken", "an event updated: actions[0], patch: it has no name"},
 		{"asks for too much", "asks for actions that can be taken", "the answer has 65 actions"},
-		{"asks for an unknown action", "asks for actions that can be taken", "action 1 of the answer is of a kind that this informd does not know"},
+		{"asks for an unknown action", "asks for actions that can be taken", "actions[0] of the answer is of a kind that this informd does not know"},
 		{"reads an unknown source", "reads what the cache has", "1 of its 1 calls to read the cache were refused"},
 		{"dies of an empty cache", "answers when the cache cannot be read", "an event while the cache cannot be read ended it"},
 		{"does not answer what is cancelled", "lets go of what is cancelled", "1 of 1 not answered"},
@@ -158,7 +158,7 @@ func TestActionIsNotAllowed(t *testing.T) {
 	o.Allow = func(_ handler.Event, a handler.Action) error { return fmt.Errorf("%s is not granted", a.Verb) }
 	o.Only = "asks for actions that can be taken"
 	for r := range handlertest.Check(t.Context(), o) {
-		if !strings.Contains(strings.Join(r.Problems, "\n"), "action 1, patch: patch is not granted") {
+		if !strings.Contains(strings.Join(r.Problems, "\n"), "actions[0], patch: patch is not granted") {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -82,7 +82,7 @@ func (t *trial) actions(ctx context.Context) {
 					err = t.Allow(ev, action)
 				}
 				if err != nil {
-					t.fail("an event %s: action %d, %s: %v", kind, i+1, action.Verb, err)
+					t.fail("an event %s: actions[%d], %s: %v", kind, i, action.Verb, err)
 				}
 			}
 		}

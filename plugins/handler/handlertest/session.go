@@ -277,8 +277,8 @@ func doneResult(actions []*handlerpb.Action) (a handler.Answer, err error) {
 	for i, p := range actions {
 		action, ok := wire.ToAction(p)
 		if !ok {
-			return a, fmt.Errorf("%w: action %d of the answer is of a kind that this informd "+
-				"does not know", errImpossible, i+1)
+			return a, fmt.Errorf("%w: actions[%d] of the answer is of a kind that this informd "+
+				"does not know", errImpossible, i)
 		}
 		a.Actions = append(a.Actions, action)
 	}

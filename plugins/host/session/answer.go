@@ -52,8 +52,8 @@ func doneResult(actions []*handlerpb.Action) (handler.Answer, error) {
 	for i, p := range actions {
 		a, ok := wire.ToAction(p)
 		if !ok {
-			err := fmt.Errorf("action %d of the answer is of a kind that this informd "+
-				"does not know", i+1)
+			err := fmt.Errorf("actions[%d] of the answer is of a kind that this informd "+
+				"does not know", i)
 			return handler.Answer{}, handler.Reject(err)
 		}
 		a.Reason = printable.Line(a.Reason, wire.MaxEventReason)
