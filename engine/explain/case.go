@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -228,6 +229,11 @@ func (c *Case) lookup(isMasked bool, now time.Time) *evaluate.Scope {
 	if c.Caches != nil {
 		*caches = *c.Caches
 	}
+	caches.Own = named(caches.Own)
+	caches.Others = maps.Clone(caches.Others)
+	for name, reading := range caches.Others {
+		caches.Others[name] = named(reading)
+	}
 	if isMasked {
 		if c.Rule.Source.Resource == secrets && caches.Own.Cache != nil {
 			caches.Own.Cache = maskedCache{caches.Own.Cache, c.Mask}
@@ -245,6 +251,16 @@ func (c *Case) lookup(isMasked bool, now time.Time) *evaluate.Scope {
 		caches.Others = others
 	}
 	return caches.Scope(now)
+}
+
+// named returns r with the names of objects, which tell a reader what was found.
+func named(r evaluate.Reading) evaluate.Reading {
+	paths := new(object.Paths)
+	paths.Union(r.Paths)
+	paths.Add("metadata", "namespace")
+	paths.Add("metadata", "name")
+	r.Paths = paths
+	return r
 }
 
 // trace evaluates a program, and hides what depends on Secrets.

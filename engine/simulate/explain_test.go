@@ -127,6 +127,21 @@ func TestExplainMasks(t *testing.T) {
 	}
 }
 
+// Objects that a lookup has found have their names, also if the rule only counts them.
+func TestExplainNamesWhatWasFound(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, recorder, sizes,
+		"kind: Source, metadata: {name: others}, spec: {resource: v1/secrets, indexes: {byType: object.type}}",
+		ruleOf("counts", `, when: 'len(lookup("others.byType", "Opaque")) > 1'`))
+	b.must(b.Apply("others", []byte(`{"kind":"Secret","metadata":{"namespace":"shop","name":"s"},"type":"Opaque"}`)))
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	x := b.explainMasked("counts", "a", nil)
+	if text := jsonOf(t, x.When); strings.Contains(text, "[null]") || !strings.Contains(text, `"value":[{"metadata":{"name":"s","namespace":"shop"}}]`) {
+		t.Errorf("the parts do not name what was found: %s", text)
+	}
+}
+
 func (b *bench) explainMasked(rule, name string, mask func([]byte) []byte) explain.Explanation {
 	b.t.Helper()
 	var masked func([]byte) json.RawMessage
