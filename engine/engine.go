@@ -91,6 +91,8 @@ type Engine struct {
 	// ended says that operators' requests are refused. It is set before the state's last write
 	// begins, and read within a cut. So that write has every request that was accepted.
 	ended atomic.Bool
+	// stopping says that Run has begun to stop: nothing new is delivered.
+	stopping atomic.Bool
 
 	present   atomic.Pointer[work] // see work
 	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker
@@ -152,6 +154,8 @@ func (e *Engine) work() *work { return e.present.Load() }
 // belongs to that cluster, Run resumes from it. It returns an error if the cluster cannot be
 // identified. Run is called once.
 func (e *Engine) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { e.stopping.Store(true) })()
+	undelivered := 0
 	err := e.restore(ctx)
 	stop := e.write(ctx)
 	if err == nil {
@@ -159,10 +163,27 @@ func (e *Engine) Run(ctx context.Context) error {
 		for _, in := range e.changed() {
 			in.tellChanged()
 		}
-		err = e.follow(ctx)
+		undelivered = e.follow(ctx)
 	}
 	e.ended.Store(true)
-	return errors.Join(err, stop())
+	err = errors.Join(err, stop())
+	e.logUndelivered(undelivered)
+	return err
+}
+
+// logUndelivered says what becomes of deliveries that wait. It is called when the state's last write
+// is over.
+func (e *Engine) logUndelivered(n int) {
+	switch {
+	case n == 0:
+	case e.store == nil:
+		e.log.Warn("waiting deliveries are lost: there is no state directory", "undelivered", n)
+	case e.store.IsWritten():
+		e.log.Info("waiting deliveries are kept for the next start", "undelivered", n)
+	default:
+		e.log.Warn("waiting deliveries may be lost: the end of the state could not be written, "+
+			"so the next start goes on from what is on disk", "undelivered", n)
+	}
 }
 
 // write runs the state until stop is called. stop returns when everything is written.
@@ -189,8 +210,9 @@ func (e *Engine) changed() (out []*intake) {
 	return out
 }
 
-// follow is the part of Run after the state was restored.
-func (e *Engine) follow(ctx context.Context) error {
+// follow is the part of Run after the state was restored. It returns how many deliveries wait at
+// the end.
+func (e *Engine) follow(ctx context.Context) (undelivered int) {
 	e.reloading.Lock()
 	wait := e.tasks.begin(ctx)
 	for _, in := range e.changed() {
@@ -214,21 +236,13 @@ func (e *Engine) follow(ctx context.Context) error {
 	wait()
 	e.reloading.Lock() // a Reload that has begun gets to its end
 	defer e.reloading.Unlock()
-	undelivered := 0
 	for _, r := range e.work().rules {
 		stats := r.lane.Stats()
 		gathered, _ := r.lane.Gathered()
 		undelivered += stats.Waiting + stats.Away + gathered
 		r.lane.Close()
 	}
-	switch {
-	case undelivered > 0 && e.store != nil:
-		e.log.Info("waiting deliveries are kept for the next start", "undelivered", undelivered)
-	case undelivered > 0:
-		e.log.Warn("waiting deliveries are lost: there is no state directory",
-			"undelivered", undelivered)
-	}
-	return nil
+	return undelivered
 }
 
 // tasks are the goroutines of a run. Each can be ended by itself.
@@ -253,11 +267,17 @@ func (t *tasks) begin(ctx context.Context) (wait func()) {
 	}
 }
 
-// isRunning reports whether a run has begun and is not over.
-func (t *tasks) isRunning() bool {
+// check returns nil while a run goes on, ErrNotRunning before it, and ErrStopping after its end.
+func (t *tasks) check() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ctx != nil && t.ctx.Err() == nil
+	switch {
+	case t.ctx == nil:
+		return ErrNotRunning
+	case t.ctx.Err() != nil:
+		return ErrStopping
+	}
+	return nil
 }
 
 // within returns a context that ends with ctx, and with the run. release must be called.
@@ -265,7 +285,7 @@ func (t *tasks) within(ctx context.Context) (_ context.Context, release func()) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(t.ctx, func() { cancel(ErrNotRunning) })
+	stop := context.AfterFunc(t.ctx, func() { cancel(ErrStopping) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

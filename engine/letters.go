@@ -23,9 +23,9 @@ var ErrNotFound = errors.New("not found")
 var errNotRestored = errors.New("the saved state is not loaded yet, " +
 	"because the API server has not identified the cluster: try again when it can be reached")
 
-// errStopping is the error of requests that come when nothing more is delivered, and perhaps
-// nothing more is written.
-var errStopping = errors.New("informd is stopping: try again when it has restarted")
+// ErrStopping is the error of requests that come when nothing more is delivered, and perhaps nothing
+// more is written.
+var ErrStopping = errors.New("informd is stopping: try again when it has restarted")
 
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
 // saved ones.
@@ -76,14 +76,14 @@ func (e *Engine) RetryLetter(id string) error {
 	}
 	defer e.begin()()
 	if e.ended.Load() {
-		return fmt.Errorf("dead letter %q: %w", id, errStopping)
+		return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
 	}
 	if _, ok := e.dead.Take(id); !ok { // another request was quicker
 		return noLetter(id)
 	}
 	if !r.lane.Redrive(again) {
 		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
-		return errors.Join(fmt.Errorf("dead letter %q: %w", id, errStopping), err)
+		return errors.Join(fmt.Errorf("dead letter %q: %w", id, ErrStopping), err)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (e *Engine) DropLetter(id string) error {
 	}
 	defer e.begin()()
 	if e.ended.Load() {
-		return fmt.Errorf("dead letter %q: %w", id, errStopping)
+		return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
 	}
 	if _, ok := e.dead.Take(id); !ok {
 		return noLetter(id)
@@ -168,7 +168,7 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	}
 	defer e.begin()()
 	if e.ended.Load() {
-		return fmt.Errorf("rule %q: %w", rule, errStopping)
+		return fmt.Errorf("rule %q: %w", rule, ErrStopping)
 	}
 	r.memory.pause(paused, r.lane)
 	return nil
@@ -193,7 +193,7 @@ func (e *Engine) RetryRule(rule, object string) (n int, err error) {
 	case r == nil:
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	case e.ended.Load():
-		return 0, fmt.Errorf("rule %q: %w", rule, errStopping)
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 	case r.lane.Paused():
 		return 0, fmt.Errorf("rule %q is paused: resume it first", rule)
 	}

@@ -324,7 +324,7 @@ func (r *recount) reloads() {
 	r.t.Helper()
 	r.holds("the engine reloads", func() bool {
 		_, err := r.reload(r.engine, r.manifests(), &teller{})
-		if err != nil && !errors.Is(err, ErrNotRunning) {
+		if err != nil && !errors.Is(err, ErrNotRunning) && !errors.Is(err, ErrStopping) {
 			r.t.Fatal(err)
 		}
 		return err == nil

@@ -12,16 +12,21 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // Preview says what a Reload of a plan would change now.
 type Preview struct {
 	// Selections of informers: those that stay, those that would begin, and list, and those that
-	// would end. Widened ones stay, and would list again, to keep more of their objects.
-	Kept, Begun, Ended, Widened []string
-	Rules                       []RulePreview // those that would change, in the order of the plan; gone ones last
-	Handlers                    HandlerPreview
-	Metrics                     MetricChanges
+	// would end. Widened ones stay, and would list again, to keep more of their objects. Rules
+	// without a source have none here.
+	Kept, Begun, Ended, Widened []source.Selection
+	// Rules are those that would change, in the order of the plan; gone ones last. A rule of which
+	// only the handler changes is not among them.
+	Rules    []RulePreview
+	Handlers HandlerPreview
+	Metrics  MetricChanges
 }
 
 // HandlerPreview names handlers that would change.
@@ -45,6 +50,11 @@ type RulePreview struct {
 	Untold bool
 	// Leaves says that the rule would be gone and prunes: what it has applied stays.
 	Leaves bool
+	// BySource says that the rule's own manifest stays the same, and a source that it reads changes.
+	BySource bool
+	// Does has what the rule would do by itself, and does not do yet: a verb and a resource, such as
+	// "deletes v1/pods".
+	Does []string
 }
 
 // RuleChange is how a rule would change.
@@ -63,29 +73,31 @@ const (
 func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 	now := e.work()
 	v := Preview{Metrics: now.metricChanges(p)}
-	for _, planned := range p.AllInformers() {
+	for _, planned := range p.Informers {
+		selection := source.Selection(planned.Selection)
 		in := now.intake(planned)
 		if in == nil {
-			v.Begun = append(v.Begun, informerID(planned))
+			v.Begun = append(v.Begun, selection)
 			continue
 		}
-		v.Kept = append(v.Kept, in.id)
+		v.Kept = append(v.Kept, selection)
 		if in.keepsTooLittle(planned) {
-			v.Widened = append(v.Widened, in.id)
+			v.Widened = append(v.Widened, selection)
 		}
 	}
 	for _, in := range now.intakes {
-		if !slices.Contains(v.Kept, in.id) {
-			v.Ended = append(v.Ended, in.id)
+		selection := in.informer.Selection()
+		if in.planned.Fixed == nil && !slices.Contains(v.Kept, selection) {
+			v.Ended = append(v.Ended, selection)
 		}
 	}
-	changed := now.changedHandlers(p, &v.Handlers)
+	now.changedHandlers(p, &v.Handlers)
 	for _, r := range p.Rules {
 		old := now.became(r)
-		if old != nil && now.runs(old, r, changed) {
+		if old != nil && now.runs(old, r) {
 			continue
 		}
-		one := RulePreview{Name: r.Name, Change: RuleAdded}
+		one := RulePreview{Name: r.Name, Change: RuleAdded, Does: newDeeds(old, r)}
 		if old != nil && old.Name != r.Name {
 			one.Former = old.Name
 		}
@@ -94,7 +106,7 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 			one.Change, one.Dropped = RuleReplaced, old.undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold = RuleChanged, now.isUntold(old, r)
+			one.Change, one.Untold, one.BySource = RuleChanged, now.isUntold(old, r), old.says(r)
 		}
 		if err := e.preview(ctx, &one, old, r); err != nil {
 			return Preview{}, err
@@ -119,15 +131,14 @@ func (r *runningRule) undelivered() int {
 	return stats.Waiting + stats.Away + gathered
 }
 
-// changedHandlers adds the handlers that a plan would change to v, and returns their names.
-func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) (changed []string) {
+// changedHandlers adds the handlers that a plan would change to v.
+func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) {
 	for _, h := range p.Handlers {
 		switch d := w.dispatcher(h.Name); {
 		case d == nil:
 			v.Started = append(v.Started, h.Name)
 		case d.digest != plan.DigestOf(h):
 			v.Restarted = append(v.Restarted, h.Name)
-			changed = append(changed, h.Name)
 		}
 	}
 	for _, d := range w.dispatchers {
@@ -135,13 +146,17 @@ func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) (changed []strin
 			v.Ended = append(v.Ended, d.name)
 		}
 	}
-	return changed
 }
 
-// runs reports whether a running rule is what r says, as builder.isSame does before anything is
-// built.
-func (w *work) runs(old *runningRule, r *plan.Rule, changed []string) bool {
-	if old.Name != r.Name || old.Digest != r.Digest || old.Handler != r.Handler || slices.Contains(changed, r.Handler) {
+// says reports whether the manifest of a running rule is that of r.
+func (r *runningRule) says(is *plan.Rule) bool {
+	return r.Name == is.Name && r.Digest == is.Digest && r.Handler == is.Handler
+}
+
+// runs reports whether a running rule is what r says, and its sources are. Its handler may have
+// changed.
+func (w *work) runs(old *runningRule, r *plan.Rule) bool {
+	if !old.says(r) {
 		return false
 	}
 	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {
@@ -171,6 +186,41 @@ func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
 	return len(old.Source.Informers) == len(r.Source.Informers)
 }
 
+// deeds are the words for the actions of rules, by verb.
+var deeds = map[string]string{
+	handler.ActionApply: "applies", handler.ActionCreate: "creates", handler.ActionPatch: "patches",
+	handler.ActionDelete: "deletes", handler.ActionEvent: "writes Events about",
+}
+
+// newDeeds returns what a rule does by itself that the rule before, which may be nil, does not.
+func newDeeds(old *runningRule, r *plan.Rule) (does []string) {
+	of := func(r *plan.Rule) (all []string) {
+		if r.Actions != nil {
+			for _, a := range r.Actions.Each {
+				resource := a.Resource
+				if a.Subresource != "" {
+					resource.Resource += "/" + a.Subresource
+				}
+				all = append(all, deeds[a.Verb]+" "+object.ResourceName(resource))
+			}
+		}
+		for _, resource := range r.Prune {
+			all = append(all, "deletes "+object.ResourceName(resource)+" that it applied and no longer wants")
+		}
+		return all
+	}
+	var before []string
+	if old != nil {
+		before = of(old.Rule)
+	}
+	for _, one := range of(r) {
+		if !slices.Contains(before, one) && !slices.Contains(does, one) {
+			does = append(does, one)
+		}
+	}
+	return does
+}
+
 // preview counts what a rule would be told. old is what runs of it, or nil.
 func (e *Engine) preview(
 	ctx context.Context, v *RulePreview, old *runningRule, r *plan.Rule,
@@ -179,7 +229,7 @@ func (e *Engine) preview(
 	for _, planned := range r.Source.Informers {
 		in := now.intake(planned)
 		if in == nil {
-			v.Lists = true
+			v.Lists = v.Lists || planned.Fixed == nil
 			continue
 		}
 		was := old
@@ -252,7 +302,7 @@ func (v *RulePreview) count(before bool, r *plan.Rule, tree any, now time.Time) 
 
 // Untold says in words what it means that a changed rule is Untold.
 func Untold(rule string) string {
-	return "objects hear of it at their next change; to have the rule see all now: " +
+	return "the change applies to each object when that changes next; to apply it to all now: " +
 		"informd rule resync " + rule
 }
 
@@ -262,24 +312,33 @@ const Left = "what it has applied stays: informd applied lists it, and gives it 
 // String returns the preview of a rule in words.
 func (v RulePreview) String() string {
 	var parts []string
-	add := func(n int, what string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+	add := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
-	add(v.Out, "fall out (deleted)")
-	add(v.In, "come in (synced)")
-	add(v.Pending, "begin to wait")
+	add(v.Out, "object falls out (deleted)", "objects fall out (deleted)")
+	add(v.In, "object comes in (synced)", "objects come in (synced)")
+	add(v.Pending, "object begins to wait", "objects begin to wait")
 	if v.Lists {
-		parts = append(parts, "what its source lists comes in")
+		parts = append(parts, "all objects that its source lists come in (synced)")
 	}
-	add(v.Dropped, "deliveries that wait are dropped")
+	add(v.Dropped, "delivery that waits is dropped", "deliveries that wait are dropped")
 	text := map[RuleChange]string{
 		RuleAdded: "is new", RuleChanged: "changes", RuleGone: "is gone",
 		RuleReplaced: "is about another resource, so it begins anew",
 	}[v.Change]
-	if v.Former != "" && len(parts) == 0 {
+	switch {
+	case v.BySource:
+		text = "changes with a source that it reads"
+	case v.Former != "" && len(parts) == 0 && len(v.Does) == 0:
 		text = "keeps what it had"
+	}
+	if len(v.Does) > 0 {
+		parts = append(parts, "it "+strings.Join(v.Does, ", "))
 	}
 	if v.Untold {
 		parts = append(parts, Untold(v.Name))
@@ -290,5 +349,5 @@ func (v RulePreview) String() string {
 	if len(parts) == 0 {
 		return text
 	}
-	return text + ": " + strings.Join(parts, ", ")
+	return text + ": " + strings.Join(parts, "; ")
 }

@@ -20,7 +20,8 @@ import (
 
 // Reloaded says what a Reload has changed, by name.
 type Reloaded struct {
-	Added, Changed, Gone []string // rules
+	// Rules. Those of which only the handler has changed are not among them.
+	Added, Changed, Gone []string
 	Renamed              []Renamed
 	Untold               []string // of Changed: those that are told nothing of objects as they are
 	Leaving              []string // of Gone: those that prune, so that what they have applied stays
@@ -31,8 +32,8 @@ type Reloaded struct {
 // Renamed is a rule that has another name than before, and what it had.
 type Renamed struct{ Name, Former string }
 
-// ErrNotRunning is the error of a Reload outside Run.
-var ErrNotRunning = errors.New("informd has not begun to follow the cluster, or is stopping: try again later")
+// ErrNotRunning is the error of a Reload before Run.
+var ErrNotRunning = errors.New("informd has not begun to follow the cluster: try again later")
 
 // Reload makes the engine run another plan, in place of the one that it runs. It means what a
 // restart with that plan means to each rule, but nothing else is touched: informers that stay do
@@ -44,15 +45,20 @@ var ErrNotRunning = errors.New("informd has not begun to follow the cluster, or 
 // deliveries go to it from now on; the one before may still get to the end of what is in flight until
 // ended is called, which returns when that is over.
 //
+// While Run stops, and afterwards, the error is ErrStopping.
+//
 // Reload waits until the informers of changed rules have caught up, and until an earlier Reload is
 // through. If it returns an error, nothing has changed. One Reload runs at a time; more wait.
 func (e *Engine) Reload(
 	ctx context.Context, p *plan.Plan, handlers map[string]Handler,
 ) (done Reloaded, ended func(), err error) {
+	if e.stopping.Load() { // which is known before the deliveries in flight have ended
+		return Reloaded{}, nil, ErrStopping
+	}
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
-	if !e.tasks.isRunning() {
-		return Reloaded{}, nil, ErrNotRunning
+	if err := e.tasks.check(); err != nil {
+		return Reloaded{}, nil, err
 	}
 	ctx, release := e.tasks.within(ctx)
 	defer release()
@@ -156,6 +162,7 @@ func (r *reload) prepare(ctx context.Context) error {
 		case is.before == nil:
 			r.gone = append(r.gone, old)
 			r.done.Changed = append(r.done.Changed, old.Name)
+		case r.before.runs(old, is.Rule): // with another handler
 		default:
 			r.done.Changed = append(r.done.Changed, old.Name)
 			if r.before.isUntold(old, is.Rule) {

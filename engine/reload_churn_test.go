@@ -34,7 +34,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	n := 1
 	e, stop := l.startWith(manifests(n), h)
 	defer func() { stop() }()
-	for !e.tasks.isRunning() || !e.Status().Sources[0].Ready {
+	for e.tasks.check() != nil || !e.Status().Sources[0].Ready {
 		time.Sleep(time.Millisecond)
 	}
 	reload := func(times int) (goroutines int, heap uint64) {

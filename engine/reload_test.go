@@ -205,6 +205,67 @@ func checkPreview(t *testing.T, v Preview, done Reloaded, told []string) {
 	}
 }
 
+// What a preview says is what people read before they reload.
+func TestPreviewInWords(t *testing.T) {
+	t.Parallel()
+	const reaps = "---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: reaps}\nspec:\n  source: maps\n  when: false\n  actions:\n" +
+		"  - delete: {}\n  - apply: {resource: apps/v1/deployments, object: {metadata: {name: a, namespace: shop}}}\n  - delete: {resource: v1/pods, name: a, namespace: shop}\n  - event: {reason: Gone, message: m}\n"
+	alone := "---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: ticks}\nspec: {schedule: {cron: '0 * * * *'}, handler: record, payload: now()}\n"
+	narrow := strings.Replace(mapSource, "v1/configmaps", "v1/configmaps, namespaces: [shop], labelSelector: 'a=b', fieldSelector: 'metadata.name=a'", 1)
+	for _, c := range []struct {
+		name          string
+		before, after string
+		want          []string
+	}{
+		{"only the handler", mapSource + aRule("r", ""), strings.Replace(mapSource, "attempts: 2", "attempts: 3", 1) + aRule("r", ""), []string{"handler record"}},
+		{"the handler and the rule", mapSource + aRule("r", ""), strings.Replace(mapSource, "attempts: 2", "attempts: 3", 1) + aRule("r", ", when: false"),
+			[]string{"r changes: the change applies to each object when that changes next; to apply it to all now: informd rule resync r", "handler record"}},
+		{"what a new rule does", mapSource + aRule("r", ""), mapSource + aRule("r", "") + reaps,
+			[]string{"reaps is new: 1 object comes in (synced); it deletes v1/configmaps, applies apps/v1/deployments, deletes v1/pods, writes Events about v1/configmaps"}},
+		{"what a changed rule does in addition", mapSource + aRule("r", "") + strings.Replace(reaps, "  - delete: {}\n", "", 1), mapSource + aRule("r", "") + reaps,
+			[]string{"reaps changes: it deletes v1/configmaps; the change applies to each object when that changes next; to apply it to all now: informd rule resync reaps"}},
+		{"a selection", mapSource + aRule("r", ""), narrow + aRule("r", ""), []string{
+			"begins v1/configmaps in namespace shop, label selector a=b, field selector metadata.name=a", "ends v1/configmaps",
+			"r changes with a source that it reads: all objects that its source lists come in (synced)",
+		}},
+		{"a rule without a source", mapSource + aRule("r", ""), mapSource + aRule("r", "") + alone, []string{"ticks is new"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			l.put("a", "1")
+			h := &teller{}
+			e, stop := l.startWith(c.before, h)
+			defer stop()
+			l.quiet(e)
+			v, err := e.Preview(t.Context(), planOf(t, c.after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range v.Begun {
+				got = append(got, "begins "+s.String())
+			}
+			for _, s := range v.Ended {
+				got = append(got, "ends "+s.String())
+			}
+			for _, r := range v.Rules {
+				got = append(got, r.Name+" "+r.String())
+			}
+			for _, name := range v.Handlers.Restarted {
+				got = append(got, "handler "+name)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			done, err := l.reload(e, c.after, h)
+			if isListed := slices.ContainsFunc(v.Rules, func(r RulePreview) bool { return r.Change == RuleChanged }); err != nil || isListed != (len(done.Changed) > 0) {
+				t.Errorf("the reload has changed %q, %v", done.Changed, err)
+			}
+		})
+	}
+}
+
 // What waits for a rule that changes is delivered as it is, to the rule as it is now; what waits for
 // a rule that is gone is dropped.
 func TestReloadKeepsWhatWaits(t *testing.T) {
@@ -338,7 +399,7 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 		ended <- err
 	}()
 	stop()
-	if err := <-ended; !errors.Is(err, ErrNotRunning) {
+	if err := <-ended; !errors.Is(err, ErrStopping) {
 		t.Errorf("a reload when the run ends: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	case r == nil:
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	case e.ended.Load():
-		return 0, fmt.Errorf("rule %q: %w", rule, errStopping)
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 	case !r.Events.Has(delta.Synced):
 		return 0, fmt.Errorf("rule %q does not select synced: add synced to its events", rule)
 	}
@@ -94,7 +94,7 @@ func (e *Engine) resync(
 		})
 		switch {
 		case e.ended.Load():
-			return selected, fmt.Errorf("rule %q: %w", r.Name, errStopping)
+			return selected, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
 		case !isThere:
 			return selected, fmt.Errorf("rule %q has changed meanwhile: "+
 				"%d objects are left out", r.Name, len(keys))

@@ -23,6 +23,8 @@ type Status struct {
 	Metrics     []MetricStatus
 	DeadLetters dispatch.LetterBoxStats
 	State       *state.Status // nil if nothing is kept
+	// IsStopping says that Run's context has ended: no delivery begins, and those in flight end.
+	IsStopping bool
 }
 
 // SourceStatus is the state of a source, over all of its informers. Its many fields are the columns of
@@ -112,7 +114,7 @@ type HandlerStatus struct {
 
 // Status returns the current state.
 func (e *Engine) Status() Status {
-	status := Status{DeadLetters: e.dead.Stats()}
+	status := Status{DeadLetters: e.dead.Stats(), IsStopping: e.stopping.Load()}
 	if e.store != nil {
 		s := e.store.Status()
 		status.State = &s

@@ -178,7 +178,7 @@ func (l *Lane) reportLoading(err error) {
 func (l *Lane) reportUnrecorded(err error) {
 	if held, ok := l.reports.unrecorded.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
 		l.dispatcher.log.Warn("performing actions without a record of them: "+
-			"after a crash informd asks the handler again",
+			"after a crash informd delivers the event again",
 			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
 	}
 }

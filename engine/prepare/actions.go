@@ -71,7 +71,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 func (p *Recipe) Unserved(made []rule.Step) error {
 	kinds := p.rule.Actions.Unserved
 	isUnnamed := func(a handler.Action) bool { return a.Resource.Resource == "" }
-	needs := func(s rule.Step) bool { return slices.ContainsFunc(s, isUnnamed) }
+	needs := func(s rule.Step) bool { return slices.ContainsFunc(s.Actions, isUnnamed) }
 	if len(kinds) == 0 || !p.rule.Actions.Prune && !slices.ContainsFunc(made, needs) {
 		return nil
 	}

@@ -17,17 +17,17 @@ type Selection struct {
 }
 
 // String returns the resource as manifests write it, VERSION/RESOURCE or GROUP/VERSION/RESOURCE,
-// followed by the namespace and the selectors.
+// followed by the namespace and the selectors that are set.
 func (s Selection) String() string {
 	text := resourceName(s.Resource)
 	if s.Namespace != "" {
-		text += " in " + s.Namespace
+		text += " in namespace " + s.Namespace
 	}
 	if s.LabelSelector != "" {
-		text += " labelled " + s.LabelSelector
+		text += ", label selector " + s.LabelSelector
 	}
 	if s.FieldSelector != "" {
-		text += " with " + s.FieldSelector
+		text += ", field selector " + s.FieldSelector
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,11 @@ func (s *Store) unlock() {
 }
 
 func (s *Store) cannotOpen(err error) {
-	s.health.is("it cannot be opened: "+err.Error(), s.opts.Clock.Now())
+	reason := err.Error()
+	if _, ok := err.(*fs.PathError); ok { // whose text would read like an order
+		reason = "cannot " + reason
+	}
+	s.health.is("it cannot be opened: "+reason, s.opts.Clock.Now())
 }
 
 // openSoon opens the store unless that takes too long. An attempt that finishes too late has no
@@ -117,7 +122,7 @@ func (s *Store) openAfresh() {
 func (s *Store) attempt() (*database, error) {
 	disk := s.opts.disk
 	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, unusable(fmt.Errorf("make state directory %s: %w", s.dir, err))
+		return nil, unusable(fmt.Errorf("cannot make the state directory %s: %w", s.dir, err))
 	}
 	_ = syncDir(disk, disk.PathDir(s.dir)) // if denied, an earlier process made the directory
 	if s.lock == nil {

@@ -61,7 +61,7 @@ func (p *patientFS) insist(what string, try func() error) error {
 	p.mu.Unlock()
 	for pause := p.pause; !lasts(err); pause = min(2*pause, time.Second) {
 		p.mu.Lock()
-		p.failed = fmt.Errorf("%s: %w", what, bare(err))
+		p.failed = fmt.Errorf("cannot %s: %w", what, bare(err))
 		p.mu.Unlock()
 		time.Sleep(pause)
 		err = guarded()

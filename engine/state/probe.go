@@ -3,7 +3,7 @@ package state
 import (
 	"cmp"
 	"errors"
-	"os"
+	"fmt"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,10 +16,17 @@ const openingRoom = 1 << 20
 // probe checks that the disk accepts writes and has the room that opening needs, so that Pebble
 // does not run into it.
 func probe(disk vfs.FS, dir string) error {
+	if err := tryToWrite(disk, dir); err != nil {
+		return fmt.Errorf("cannot write to %s: %w", dir, bare(err))
+	}
+	return nil
+}
+
+func tryToWrite(disk vfs.FS, dir string) error {
 	name := disk.PathJoin(dir, "PROBE")
 	if usage, err := disk.GetDiskUsage(dir); err == nil && usage.TotalBytes > 0 &&
 		usage.AvailBytes < openingRoom+logBytes(disk, disk.PathJoin(dir, storeName)) {
-		return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+		return syscall.ENOSPC
 	}
 	f, err := disk.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {

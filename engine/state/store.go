@@ -386,6 +386,9 @@ func (s *Store) Status() Status {
 	return status
 }
 
+// IsWritten reports, once Run has returned, whether the next start has everything that was recorded.
+func (s *Store) IsWritten() bool { return !s.broken.Load() && s.unwrittenRecords() == 0 }
+
 func (s *Store) unwrittenRecords() (sum int64) {
 	for _, t := range s.tallies() {
 		sum += t.records.Load()

@@ -97,7 +97,7 @@ func TestStartOnARealReadOnlyDisk(t *testing.T) {
 			l.stop()
 			heal := fall(t, dir)
 			s := open(t, state, Options{limits: quick, FlushEvery: 5 * time.Millisecond})
-			if trouble := s.Status().Trouble; strings.Count(trouble, "PROBE") != 1 {
+			if trouble := s.Status().Trouble; strings.Count(trouble, "cannot write to "+state) != 1 {
 				t.Errorf("trouble: %q", trouble)
 			}
 			l.found(t, s)

@@ -278,6 +278,9 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		if log.count(c.says) != 1 || log.count(lost)+log.count(late) != 1 || log.count(c.reason) == 0 {
 			t.Errorf("%d records: logged %s", c.records, log.b.String())
 		}
+		if is := l.IsWritten(); is != (c.records == 0) {
+			t.Errorf("%d records: written: %v", c.records, is)
+		}
 		disk.heal() // goroutines that wait for the disk end now, or goleak reports them
 		eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 		again := open(t, "/state", onMemory(memory))
@@ -325,8 +328,11 @@ func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
 	l := live(t, open(t, "/state", o))
 	l.record(1)
 	l.stop()
-	if log.count("the disk never became writable") != 1 {
-		t.Errorf("logged %s", log.b.String())
+	if log.count("the disk never became writable") != 1 || l.IsWritten() {
+		t.Errorf("written: %v; logged %s", l.IsWritten(), log.b.String())
+	}
+	if trouble := l.Status().Trouble; !strings.HasPrefix(trouble, "it cannot be opened: cannot make the state directory /state: ") {
+		t.Errorf("the trouble is %q", trouble) // it must not read like an order
 	}
 }
 

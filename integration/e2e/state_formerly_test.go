@@ -187,7 +187,7 @@ func TestARenameIsSaid(t *testing.T) {
 	says("rule new, formerly old, keeps what it had", "reload")
 	says("new", "status")
 	write("newer", ", formerly: new, where: 'object.data != nil'")
-	says("rule newer, formerly new, changes: 1 come in (synced)", "plan")
+	says("rule newer, formerly new, changes: 1 object comes in (synced)", "plan")
 	says("rule newer, formerly new, keeps what it had", "reload")
 	d.Stop()
 }

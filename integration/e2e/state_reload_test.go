@@ -209,7 +209,7 @@ func TestReloadCommand(t *testing.T) {
 		harness.Source("secrets", "resource: v1/secrets, namespaces: [NS]") + harness.Handler("second", "builtin: log")
 	write(more)
 	if out := state.Command("plan"); !strings.Contains(out, "informer begins, and lists: v1/secrets") ||
-		!strings.HasSuffix(out, "rule new is new: 1 come in (synced)\nrule elsewhere is new: what its source lists comes in\nhandler second is started\n") {
+		!strings.HasSuffix(out, "rule new is new: 1 object comes in (synced)\nrule elsewhere is new: all objects that its source lists come in (synced)\nhandler second is started\n") {
 		t.Errorf("informd plan:\n%s", out)
 	}
 	other := harness.WriteFile(t, "other.yaml", k.Text(base))
@@ -248,7 +248,7 @@ func TestReloadCommand(t *testing.T) {
 	k.Sees(d, "new NS/web updated")
 
 	write(strings.Replace(more, "handler: log", "handler: log, when: object.data.size != '0'", 1))
-	untold := ": objects hear of it at their next change; to have the rule see all now: informd rule resync stays\n"
+	untold := ": the change applies to each object when that changes next; to apply it to all now: informd rule resync stays\n"
 	if out := state.Command("plan"); out != "rule stays changes"+untold {
 		t.Errorf("informd plan:\n%s", out)
 	}

@@ -85,6 +85,9 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 		"unusable":   "mend the source: informd needs to list and watch",
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
+	if strings.HasPrefix(s.Reason, "the API server refuses the credentials") {
+		todo = "renew informd's credentials; informd then goes on by itself"
+	}
 	if isWrong {
 		add(todo, "source %s is %s%s", s.Name, s.State, after(": ", s.Reason))
 	}
@@ -194,8 +197,11 @@ func ruleProblems(
 	if r.Failure != "" {
 		retry := flags.command("rule", "retry", r.Name)
 		todo := "try now what waits: " + retry
-		if strings.Contains(r.Failure, "403 Forbidden") {
+		switch isAction := strings.Contains(r.Failure, "actions["); {
+		case strings.Contains(r.Failure, "403 Forbidden"):
 			todo = "grant the permission; informd then goes on by itself, or at once: " + retry
+		case isAction && strings.Contains(r.Failure, "401 Unauthorized"):
+			todo = "renew informd's credentials; informd then goes on by itself, or at once: " + retry
 		}
 		add(todo, "rule %s: %s", r.Name, r.Failure)
 	}
@@ -203,9 +209,9 @@ func ruleProblems(
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
 		add(advice(e), "rule %s: %s", r.Name, expressionError(r, now))
 	}
-	if r.Dead > 0 {
+	if n := r.Dead - r.Healed; n > 0 {
 		add(flags.command("dead", "list", "--rule", r.Name), "rule %s has %d dead %s",
-			r.Name, r.Dead, cli.Plural(r.Dead, "letter"))
+			r.Name, n, cli.Plural(n, "letter"))
 	}
 	if r.Dropped > 0 {
 		add("the handler is too slow for the changes", "rule %s lost %d %s", r.Name, r.Dropped,

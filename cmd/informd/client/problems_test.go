@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,8 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 		{Name: "b", State: control.RuleActive, Failure: "it is forbidden"},
 		{Name: "c", State: control.RuleActive, Dead: 1},
 		{Name: "d", State: control.RuleActive, Failure: "patch: 403 Forbidden: pods is forbidden"},
+		{Name: "e", State: control.RuleActive, Failure: "actions[0]: patch of v1/pods shop/web: 401 Unauthorized"},
+		{Name: "f", State: control.RuleActive, Failure: "POST https://there: 401 Unauthorized"}, // a handler's own
 	}}
 	flags := &controlFlags{stateDir: "./my state", context: "it's"}
 	const which = ` --state-dir './my state' --context 'it'\''s'`
@@ -116,6 +119,8 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 		"try now what waits: informd rule retry b" + which,
 		"informd dead list --rule c" + which,
 		"grant the permission; informd then goes on by itself, or at once: informd rule retry d" + which,
+		"renew informd's credentials; informd then goes on by itself, or at once: informd rule retry e" + which,
+		"try now what waits: informd rule retry f" + which,
 	} {
 		if got := problems(s, flags, time.Now())[i].todo; got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -123,6 +128,59 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 	}
 	if got := new(controlFlags).command("rule", "list"); got != "informd rule list" {
 		t.Errorf("without flags: %q", got)
+	}
+}
+
+// If the API server refuses the credentials, it is they that are to be mended.
+func TestAdviceOnRefusedCredentials(t *testing.T) {
+	for reason, want := range map[string]string{
+		"the API server refuses the credentials: Unauthorized": "renew informd's credentials; informd then goes on by itself",
+		"500 Internal Server Error":                            "informd tries again; look at the API server",
+	} {
+		s := control.Status{Sources: []control.SourceStatus{{Name: "pods", State: "failing", Reason: reason}}}
+		if got := problems(s, new(controlFlags), time.Now())[0].todo; got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+// A dead letter is no longer wrong once a later event of its object was delivered. The rule says so
+// below the table.
+func TestHealedLettersAreNotWrong(t *testing.T) {
+	now := time.Now()
+	rules := []control.RuleStatus{
+		{Name: "all", State: control.RuleActive, Dead: 2, Healed: 2}, {Name: "one", State: control.RuleActive, Dead: 3, Healed: 1},
+	}
+	var wrong []string
+	for _, p := range problems(control.Status{Rules: rules}, new(controlFlags), now) {
+		wrong = append(wrong, p.what)
+	}
+	if want := []string{"rule one has 2 dead letters"}; !slices.Equal(wrong, want) {
+		t.Errorf("wrong is %q, want %q", wrong, want)
+	}
+	var b strings.Builder
+	if err := writeRules(&b, rules, shape{}, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"all: after 2 dead letters, a later event of the object was delivered\n",
+		"one: after 1 dead letter, a later event of the object was delivered\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// A daemon that stops says so first.
+func TestStatusWhileStopping(t *testing.T) {
+	var b strings.Builder
+	s := control.Status{Version: "v1", PID: 7, Started: time.Now(), Stopping: true}
+	if err := writeStatus(&b, s, new(controlFlags), shape{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if line := strings.Split(b.String(), "\n")[1]; line != "informd is stopping: it begins no delivery, and waits for those in flight" {
+		t.Errorf("the second line is %q", line)
 	}
 }
 

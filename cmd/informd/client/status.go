@@ -80,6 +80,9 @@ func writeStatus(
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
 		cli.Printable(s.Version), s.PID, age(now, s.Started))
+	if s.Stopping {
+		fmt.Fprintln(out, "informd is stopping: it begins no delivery, and waits for those in flight")
+	}
 	if err := writeProblems(out, problems(s, flags, now), as); err != nil {
 		return err
 	}
@@ -201,6 +204,11 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
+		if r.Healed > 0 {
+			if err := note(w, r.Name, healed(r), as); err != nil {
+				return err
+			}
+		}
 		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
 			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err
@@ -250,6 +258,14 @@ func counted(r control.RuleStatus) string {
 		return "it counts changes in 1 window"
 	}
 	return fmt.Sprintf("it counts changes in %d windows", r.Windows)
+}
+
+// healed returns how many dead letters a later event makes up for.
+func healed(r control.RuleStatus) string {
+	if r.Healed == 1 {
+		return "after 1 dead letter, a later event of the object was delivered"
+	}
+	return fmt.Sprintf("after %d dead letters, a later event of the object was delivered", r.Healed)
 }
 
 // note writes a line about what has the name.

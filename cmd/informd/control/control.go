@@ -100,6 +100,7 @@ type Status struct {
 	Version     string          `json:"version"`
 	PID         int             `json:"pid"`
 	Started     time.Time       `json:"started"`
+	Stopping    bool            `json:"stopping,omitempty"` // no delivery begins any more
 	Sources     []SourceStatus  `json:"sources"`
 	Rules       []RuleStatus    `json:"rules"`
 	Handlers    []HandlerStatus `json:"handlers"`
@@ -165,7 +166,9 @@ type PlannedRule struct {
 	Dropped int    `json:"dropped,omitempty"`  // deliveries that wait
 	Untold  bool   `json:"untold,omitempty"`   // it is told nothing of objects as they are
 	Leaves  bool   `json:"leaves,omitempty"`   // it is gone, and what it has applied stays
-	Text    string `json:"text"`               // all of it in words
+	// Does has what it would do by itself, and does not do yet: "deletes v1/pods", say.
+	Does []string `json:"does,omitempty"`
+	Text string   `json:"text"` // all of it in words
 }
 
 // Changes are names of what has changed.
@@ -220,9 +223,12 @@ type RuleStatus struct {
 	Away          int     `json:"away"`    // those of Waiting that are on disk only
 	OldestSeconds float64 `json:"oldestSeconds"`
 	Dead          int     `json:"dead"`
-	Errors        uint64  `json:"errors"` // changes on which an expression failed
-	Shortened     uint64  `json:"shortened"`
-	Dropped       uint64  `json:"dropped"`
+	// Healed are those of Dead after which the rule, which delivers the latest state only, has
+	// delivered a later event of the object.
+	Healed    int    `json:"healed,omitempty"`
+	Errors    uint64 `json:"errors"` // changes on which an expression failed
+	Shortened uint64 `json:"shortened"`
+	Dropped   uint64 `json:"dropped"`
 	// Acted is for how many events the rule performed actions of its own, and Idle for how many it had
 	// none to perform.
 	Acted uint64 `json:"acted"`

@@ -65,6 +65,7 @@ func (b *backend) Status() control.Status {
 	status := b.engine.Status()
 	return control.Status{
 		Version: b.version, PID: os.Getpid(), Started: b.started,
+		Stopping:    status.IsStopping,
 		DeadLetters: status.DeadLetters.Letters,
 		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),
 		Handlers: b.hosts(status.Handlers), Metrics: metricStatus(status.Metrics), Store: store(status.State),
@@ -94,18 +95,28 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 }
 
 func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
-	dead := make(map[string]int)
+	dead, healed := make(map[string]int), make(map[string]int)
 	// Without the letters the count is 0; informd dead list shows the error.
 	letters, _ := b.engine.Letters()
-	for _, l := range letters {
+	for i := range letters {
+		l := &letters[i]
 		dead[l.Rule]++
+		if !l.Delivered.IsZero() && !l.IsGroup { // an event of one object makes up for no group
+			healed[l.Rule]++
+		}
+	}
+	for _, r := range b.current.plan.Load().Rules {
+		if r.Every {
+			delete(healed, r.Name)
+		}
 	}
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source, Handler: r.Handler,
 			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
-			Matches: r.Matches, Acted: r.Acted, Idle: r.Idle, Errors: r.Errors, Dead: dead[r.Name],
+			Matches: r.Matches, Acted: r.Acted, Idle: r.Idle, Errors: r.Errors,
+			Dead: dead[r.Name], Healed: healed[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,

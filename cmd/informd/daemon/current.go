@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
 )
 
 // current is the configuration that the daemon runs. It takes up a changed one: all that can fail is
@@ -119,7 +120,8 @@ func (c *current) takeUp(
 	if err != nil {
 		c.handlers.abandon(next)
 		refused := &control.Error{Code: http.StatusConflict, Message: "nothing was changed: " + err.Error()}
-		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, engine.ErrStopping) ||
+			errors.Is(err, context.DeadlineExceeded) {
 			refused.Code = mayPass
 		}
 		return control.ReloadedAll{}, refused
@@ -209,7 +211,10 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		return control.Planned{}, err
 	}
 	out := control.Planned{
-		Informers: control.Changes{Added: v.Begun, Changed: v.Widened, Gone: v.Ended}, Kept: len(v.Kept),
+		Informers: control.Changes{
+			Added: texts(v.Begun), Changed: texts(v.Widened), Gone: texts(v.Ended),
+		},
+		Kept: len(v.Kept),
 		Handlers: control.Changes{
 			Added: v.Handlers.Started, Changed: v.Handlers.Restarted, Gone: v.Handlers.Ended,
 		},
@@ -225,10 +230,19 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	for _, r := range v.Rules {
 		out.Rules = append(out.Rules, control.PlannedRule{
 			Name: r.Name, Former: r.Former, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
-			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Leaves: r.Leaves, Text: r.String(),
+			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Leaves: r.Leaves, Does: r.Does,
+			Text: r.String(),
 		})
 	}
 	return out, nil
+}
+
+// texts returns selections in words.
+func texts(selections []source.Selection) (out []string) {
+	for _, s := range selections {
+		out = append(out, s.String())
+	}
+	return out
 }
 
 // tryBuiltins returns the error of a reload whose builtin handlers refuse their config, or do not

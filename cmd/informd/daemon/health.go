@@ -23,8 +23,8 @@ import (
 // newMux returns the handler for what --listen serves:
 //
 //	/livez    200 while the process serves
-//	/readyz   200 if every source has caught up with the server or waits for a resource that is
-//	          not served and has no objects of it, else 503. It also shows the handlers' states,
+//	/readyz   200 if informd does not stop, and every source has caught up with the server or waits
+//	          for a resource that is not served and has no objects of it, else 503. It also shows the handlers' states,
 //	          whether the state is durable, whether a reload failed, and how many rights are missing.
 //	          These do not affect the code.
 //	/metrics  for Prometheus
@@ -61,6 +61,10 @@ func readiness(
 ) (ready bool, report string) {
 	ready = true
 	var b strings.Builder
+	if status.IsStopping {
+		ready = false
+		b.WriteString("[-] informd: stopping\n")
+	}
 	for _, s := range status.Sources {
 		mark, progress := "[+]", ""
 		if !s.Ready {

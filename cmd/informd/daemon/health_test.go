@@ -63,6 +63,15 @@ not ready; informd status says why
 	}
 }
 
+// A daemon that stops takes no more events, so it is not ready, whatever its sources are.
+func TestNotReadyWhileStopping(t *testing.T) {
+	sources := []engine.SourceStatus{{Name: "pods", State: source.Synced, Ready: true}}
+	ready, report := readiness(engine.Status{Sources: sources, IsStopping: true}, &handlers{}, nil, nil)
+	if want := "[-] informd: stopping\n[+] source pods: synced\nnot ready; informd status says why\n"; ready || report != want {
+		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
+	}
+}
+
 // A server that fails while the daemon runs says so at once, and not only when that ends.
 func TestServerFails(t *testing.T) {
 	s, err := listen("127.0.0.1:0", http.NotFoundHandler())
