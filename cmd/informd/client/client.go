@@ -75,7 +75,10 @@ func (f *controlFlags) socket() (string, error) {
 
 // command returns informd's command with these arguments, for the same daemon, as one types it.
 func (f *controlFlags) command(args ...string) string {
-	words := append([]string{"informd"}, args...)
+	words := []string{"informd"}
+	for _, arg := range args {
+		words = append(words, quoteWord(arg))
+	}
 	for _, flag := range []struct{ name, value string }{
 		{"control", f.control}, {"state-dir", f.stateDir},
 		{"kubeconfig", f.kubeconfig}, {"context", f.context},

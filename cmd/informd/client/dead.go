@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -34,24 +35,38 @@ meantime.
 	return cmd
 }
 
+// whichLetters says in the help of commands how letters are chosen.
+const whichLetters = `--rule, --handler, --namespace, --reason and --since choose letters, and several of them choose
+those for which all hold. In the TEXT of --reason, … stands for any text: so what informd dead list
+prints as a reason can be given back as it is.
+`
+
 func newDeadListCommand(flags *controlFlags) *cobra.Command {
-	var rule, handler, output string
+	var chosen selection
+	var output string
 	cmd := &cobra.Command{
-		Use:   "list [--rule NAME] [--handler NAME] [-o wide|json]",
+		Use:   "list [--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] [--since DURATION] [-o wide|json]",
 		Short: "List dead letters, the oldest first",
 		Long: `List dead letters, the oldest first. The ids are short: the other commands take them so, and
 whole. The column SINCE THEN says "delivered" if a later event of the object has been delivered to
 the same rule since informd started. So perhaps nothing is amiss any more.
 
-The table fits the terminal. -o wide cuts nothing, and adds columns. -o json has everything.
+If there are more than 20, those of one rule with the same reason share a line, with their number. A
+name, a uid, a time or a long number in which their reasons differ is … there.
+
+` + whichLetters + `
+The table fits the terminal. -o wide cuts nothing, adds columns, and has a line for each letter.
+-o json has everything.
 ` + whichDaemon,
-		Args: cli.NoArguments,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(cli.NoArguments(cmd, args), chosen.check())
+		},
 	}
-	choosingFlags(cmd, flags, &rule, &handler)
+	chosen.addFlags(cmd, flags)
 	outputFlag(cmd, &output, "wide", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
-			letters, err := c.Letters(cmd.Context(), rule, handler)
+			letters, err := chosen.find(cmd.Context(), c, time.Now())
 			if err != nil {
 				return err
 			}
@@ -62,17 +77,56 @@ The table fits the terminal. -o wide cuts nothing, and adds columns. -o json has
 				return writeDocument(cmd.OutOrStdout(), output, map[string]any{"items": letters})
 			}
 			out := cmd.OutOrStdout()
-			return writeLetters(out, letters, newShape(out, output), time.Now())
+			as, now := newShape(out, output), time.Now()
+			if kinds := kindsOf(letters); areMany(letters, kinds) && !as.wide {
+				return writeKinds(out, kinds, len(letters), flags, chosen, as, now)
+			}
+			return writeLetters(out, letters, as, now)
 		})
 	}
 	return cmd
 }
 
-func choosingFlags(cmd *cobra.Command, flags *controlFlags, rule, handler *string) {
-	cmd.Flags().StringVar(rule, "rule", "", "choose those of the rule `NAME`")
-	completeFlag(cmd, "rule", flags.completer(1, ruleNames))
-	cmd.Flags().StringVar(handler, "handler", "", "choose those of the handler `NAME`")
-	completeFlag(cmd, "handler", flags.completer(1, handlerNames))
+// maxLetters is how many letters a table shows one by one.
+const maxLetters = 20
+
+// areMany reports whether letters are better shown by kind.
+func areMany(letters []control.Letter, kinds []kind) bool {
+	return len(letters) > maxLetters && len(kinds) <= len(letters)/2
+}
+
+// writeKinds writes a line for each kind of letters, and how to choose those of the first line. n is
+// the number of letters.
+func writeKinds(
+	w io.Writer, kinds []kind, n int, flags *controlFlags, chosen selection, as shape, now time.Time,
+) error {
+	isMarked := slices.ContainsFunc(kinds, func(k kind) bool { return k.delivered > 0 })
+	header := []string{"LETTERS", "RULE", "DIED FROM", "TO", "REASON"}
+	if isMarked {
+		header = []string{"LETTERS", "RULE", "DIED FROM", "TO", "SINCE THEN", "REASON"}
+	}
+	t := newTableWithin(w, as.most, header...)
+	t.whole = 2
+	for _, k := range kinds {
+		cells := []string{
+			strconv.Itoa(k.count), k.rule, age(now, k.oldest), age(now, k.newest),
+		}
+		if isMarked {
+			delivered := ""
+			if k.delivered > 0 {
+				delivered = fmt.Sprintf("%d delivered", k.delivered)
+			}
+			cells = append(cells, delivered)
+		}
+		t.row(append(cells, k.reason)...)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	chosen.rule, chosen.reason = kinds[0].rule, kinds[0].reason
+	_, err := fmt.Fprintf(w, "\n%d dead letters; -o wide lists each. To retry those of the first line:\n    %s\n",
+		n, flags.command(append([]string{"dead", "retry"}, chosen.args()...)...))
+	return err
 }
 
 // reasonWidth is where a table cuts a reason, in characters.
@@ -215,31 +269,39 @@ type actOnLetters func(
 
 func newDeadActCommand(
 	flags *controlFlags, name, short, long, done string, act actOnLetters) *cobra.Command {
-	var choice control.LetterChoice
+	var chosen selection
+	var all, yes bool
 	cmd := &cobra.Command{
-		Use:   name + " ID…|--rule NAME|--handler NAME|--all",
+		Use: name + " ID…|--all|[--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] " +
+			"[--since DURATION] [--yes]",
 		Short: short,
 		Long: long + `
-Choose them by id as informd dead list shows it, by rule, by handler, or take all of them. The command lists the letters that it
-could not ` + name + `, handles the rest, and then ends with exit code 1.
+Choose them by id as informd dead list shows it, by flags, or take all of them. ` + whichLetters + `
+On a terminal, the command asks before it takes several letters that flags choose. --yes answers.
+
+The command lists the letters that it could not ` + name + `, handles the rest, and then ends with exit code 1.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
-			choice.IDs = args
-			return oneChoice(choice)
+			return errors.Join(oneChoice(args, chosen, all), chosen.check())
 		},
 		ValidArgsFunction: flags.completer(1000, letterIDs),
 	}
-	choosingFlags(cmd, flags, &choice.Rule, &choice.Handler)
-	cmd.Flags().BoolVar(&choice.All, "all", false, "choose all of them")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	chosen.addFlags(cmd, flags)
+	cmd.Flags().BoolVar(&all, "all", false, "choose all of them")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return flags.ask(func(c *control.Client) error {
-			var err error
-			if len(choice.IDs) > 0 {
-				if choice.IDs, err = fullIDs(cmd.Context(), c, choice.IDs); err != nil {
-					return err
-				}
+			ids, err := fullIDs(cmd.Context(), c, args)
+			if err == nil && len(args) == 0 {
+				ids, err = chosen.confirmed(cmd, c, name, yes)
 			}
-			outcome, err := act(c, cmd.Context(), choice)
+			if err != nil {
+				return err
+			}
+			var outcome control.Outcome
+			if len(ids) > 0 {
+				outcome, err = act(c, cmd.Context(), control.LetterChoice{IDs: ids})
+			}
 			if err != nil {
 				return err
 			}
@@ -261,20 +323,53 @@ could not ` + name + `, handles the rest, and then ends with exit code 1.
 	return cmd
 }
 
-// oneChoice checks that letters are chosen in exactly one way.
-func oneChoice(c control.LetterChoice) error {
+// confirmed returns the ids of the letters that s chooses, once the person at the terminal has agreed
+// that name is done to several.
+func (s *selection) confirmed(
+	cmd *cobra.Command, c *control.Client, name string, yes bool,
+) (ids []string, err error) {
+	letters, err := s.find(cmd.Context(), c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if len(letters) > 1 && !yes && isTerminal(cmd.InOrStdin()) {
+		question := fmt.Sprintf("%s %d dead letters of %s?", name, len(letters), rulesOf(letters))
+		if !agrees(cmd.InOrStdin(), cmd.ErrOrStderr(), question) {
+			return nil, errors.New("nothing was changed")
+		}
+	}
+	for _, l := range letters {
+		ids = append(ids, l.ID)
+	}
+	return ids, nil
+}
+
+// rulesOf names the rules of letters.
+func rulesOf(letters []control.Letter) string {
+	names := make(map[string]struct{})
+	for _, l := range letters {
+		names[l.Rule] = struct{}{}
+	}
+	all := slices.Sorted(maps.Keys(names))
+	if len(all) == 1 {
+		return "rule " + cli.Printable(all[0])
+	}
+	return fmt.Sprintf("%d rules", len(all))
+}
+
+// oneChoice checks that letters are chosen in exactly one way: by ids, by flags, or all.
+func oneChoice(ids []string, chosen selection, all bool) error {
 	ways := 0
-	for _, chosen := range []bool{len(c.IDs) > 0, c.Rule != "", c.Handler != "", c.All} {
-		if chosen {
+	for _, is := range []bool{len(ids) > 0, chosen != selection{}, all} {
+		if is {
 			ways++
 		}
 	}
 	switch ways {
 	case 0:
-		return errors.New(
-			"which dead letters? Give their ids, or --rule NAME, --handler NAME or --all")
+		return errors.New("which dead letters? Give their ids, flags that choose them, or --all")
 	case 1:
 		return nil
 	}
-	return errors.New("give ids, --rule, --handler or --all, and only one of these")
+	return errors.New("give ids, flags that choose letters, or --all, and only one of these")
 }

@@ -73,6 +73,9 @@ func forms(id string) (forms []string) {
 // fullIDs returns the ids that refs stand for. One that stands for no letter stays as it is: the
 // daemon then says that there is none. If one stands for several, it is an error.
 func fullIDs(ctx context.Context, c *control.Client, refs []string) (ids []string, err error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
 	letters, err := c.Letters(ctx, "", "")
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -32,6 +33,24 @@ func terminal(w io.Writer) (columns, lines int) {
 		return 80, 24
 	}
 	return int(size.Col), int(size.Row)
+}
+
+// isTerminal reports whether a person answers at r.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
+// agrees asks a question, and reports whether the answer is yes.
+func agrees(in io.Reader, out io.Writer, question string) bool {
+	fmt.Fprint(out, question+" [y/N] ")
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 // width returns how many columns text for w may take: $COLUMNS, or else the terminal's. 0 means any
