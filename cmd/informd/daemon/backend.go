@@ -95,21 +95,9 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 }
 
 func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
-	dead, healed := make(map[string]int), make(map[string]int)
 	// Without the letters the count is 0; informd dead list shows the error.
 	letters, _ := b.engine.Letters()
-	for i := range letters {
-		l := &letters[i]
-		dead[l.Rule]++
-		if !l.Delivered.IsZero() && !l.IsGroup { // an event of one object makes up for no group
-			healed[l.Rule]++
-		}
-	}
-	for _, r := range b.current.plan.Load().Rules {
-		if r.Every {
-			delete(healed, r.Name)
-		}
-	}
+	dead, healed := countLetters(letters, b.current.plan.Load().Rules)
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
@@ -128,6 +116,25 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 		out = append(out, one)
 	}
 	return out
+}
+
+// countLetters counts the dead letters of each rule, and those that a later event makes up for: see
+// control.RuleStatus.
+func countLetters(letters []delivery.Letter, rules []*plan.Rule) (dead, healed map[string]int) {
+	dead, healed = make(map[string]int), make(map[string]int)
+	for i := range letters {
+		l := &letters[i]
+		dead[l.Rule]++
+		if !l.Delivered.IsZero() && !l.IsGroup { // an event of one object makes up for no group
+			healed[l.Rule]++
+		}
+	}
+	for _, r := range rules {
+		if r.Every {
+			delete(healed, r.Name)
+		}
+	}
+	return dead, healed
 }
 
 // expressionError returns nil for nil.

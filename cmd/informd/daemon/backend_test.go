@@ -24,6 +24,7 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
@@ -247,6 +248,25 @@ func TestCommandsOnAnEngine(t *testing.T) {
 	}
 	if out := d.informd(t, "get", "secrets", "-o", "yaml", "--show-secrets"); !strings.Contains(out, "password: aHVudGVyMg==") {
 		t.Errorf("a Secret that is to be shown: %s", out)
+	}
+}
+
+// A later event makes up for a letter of the same object, unless the rule delivers every event, or a
+// group.
+func TestHealedLetters(t *testing.T) {
+	later := time.Now()
+	letters := []delivery.Letter{
+		{Rule: "latest"}, {Rule: "latest", Delivered: later}, {Rule: "latest", Delivered: later},
+		{Rule: "every", Delivered: later}, {Rule: "grouped", Delivered: later, IsGroup: true},
+	}
+	every := &plan.Rule{Every: true}
+	every.Name = "every"
+	dead, healed := countLetters(letters, []*plan.Rule{every})
+	if diff := cmp.Diff(map[string]int{"latest": 3, "every": 1, "grouped": 1}, dead); diff != "" {
+		t.Errorf("dead (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"latest": 2}, healed); diff != "" {
+		t.Errorf("healed (-want +got):\n%s", diff)
 	}
 }
 
