@@ -276,10 +276,12 @@ func newDeadActCommand(
 			"[--since DURATION] [--yes]",
 		Short: short,
 		Long: long + `
-Choose them by id as informd dead list shows it, by flags, or take all of them. ` + whichLetters + `
-On a terminal, the command asks before it takes several letters that flags choose. --yes answers.
+Choose them by id as informd dead list shows it, by flags, or take all of them.
 
-The command lists the letters that it could not ` + name + `, handles the rest, and then ends with exit code 1.
+` + whichLetters + `
+On a terminal, the command asks before it takes several letters that flags choose. --yes answers.
+The command lists the letters that it could not ` + name + `, handles the rest, and then ends with
+exit code 1.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			return errors.Join(oneChoice(args, chosen, all), chosen.check())
@@ -288,7 +290,7 @@ The command lists the letters that it could not ` + name + `, handles the rest, 
 	}
 	chosen.addFlags(cmd, flags)
 	cmd.Flags().BoolVar(&all, "all", false, "choose all of them")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return flags.ask(func(c *control.Client) error {
 			ids, err := fullIDs(cmd.Context(), c, args)
