@@ -356,6 +356,29 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
+// What waits is said to be kept once that is known, which it never is on a disk that takes no writes.
+func TestWhatIsNotWrittenIsNotSaidToBeKept(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.dir, l.unsaid = "/sys/informd", "are kept for the next start" // nobody can make a folder there
+	l.put("a", "1")
+	rules := strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1) + aRule("all", "")
+	busy := &teller{answer: func(handler.Event) error { return errors.New("not now") }}
+	e, stop := l.start(rules, busy)
+	for deadline := time.Now().Add(patience); e.Status().Rules[0].Queue.Delayed == 0 && time.Now().Before(deadline); {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if e.Status().IsStopping {
+		t.Error("it is stopping before it has to")
+	}
+	if told := stop(); len(told) == 0 || !e.Status().IsStopping {
+		t.Errorf("told %q; stopping: %v", told, e.Status().IsStopping)
+	}
+	if _, _, err := e.Reload(t.Context(), planOf(t, rules), map[string]Handler{"record": busy}); !errors.Is(err, ErrStopping) {
+		t.Errorf("a reload at the end: %v", err)
+	}
+}
+
 func TestDeadLettersSurvive(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
