@@ -248,7 +248,7 @@ func TestSourceIsAView(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := both.WaitForCacheSync(over); err == nil || err.Error() != "v1/pods in shop has not synced: pending: context canceled" {
+	if err := both.WaitForCacheSync(over); err == nil || err.Error() != "v1/pods in namespace shop has not synced: pending: context canceled" {
 		t.Errorf("the wait: %v", err)
 	}
 	run(t, s)
