@@ -53,14 +53,16 @@ type form struct {
 	fields fields // of a mapping
 	// orManifest says that the object itself may stand there, in place of a mapping of fields.
 	orManifest bool
-	// elements are those of a list. With isSet, each may stand there once. It has at least one unless
-	// mayBeEmpty is set, and at most most, if that is not 0.
-	elements          *form
-	isSet, mayBeEmpty bool
-	most              int
-	members           *form  // the values of a mapping whose names are free
-	names             string // the pattern of these names
-	either            []form // the value is one of these
+	// mayBeEmpty says that a string without a pattern, or a list, may be empty.
+	mayBeEmpty bool
+	// elements are those of a list. With isSet, each may stand there once. There are at most most, if
+	// that is not 0.
+	elements *form
+	isSet    bool
+	most     int
+	members  *form  // the values of a mapping whose names are free
+	names    string // the pattern of these names
+	either   []form // the value is one of these
 }
 
 // wholeRange bounds a whole number. missing is what it is without the field.

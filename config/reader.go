@@ -235,6 +235,14 @@ func (r *reader) str(n *yaml.Node, what string) string {
 	return ""
 }
 
+// maybeEmpty reads a string that may be empty.
+func (r *reader) maybeEmpty(n *yaml.Node, what string) string {
+	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
+		return ""
+	}
+	return r.str(n, what)
+}
+
 // choice reads one of the given strings and returns its index, or 0.
 func (r *reader) choice(n *yaml.Node, what string, of []string) int {
 	s := r.str(n, what)

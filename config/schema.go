@@ -26,7 +26,7 @@ func Schema() []byte {
 	// A CustomResourceDefinition may stand beside manifests.
 	isDefinition := node{
 		"properties": node{
-			"apiVersion": node{"pattern": "^apiextensions\\.k8s\\.io/"},
+			"apiVersion": node{"type": "string", "pattern": "^apiextensions\\.k8s\\.io/"},
 			"kind":       node{"const": "CustomResourceDefinition"},
 		},
 		"required": []string{"apiVersion", "kind"},
@@ -105,7 +105,7 @@ func (f form) addBounds(out node) {
 		out["enum"] = f.choices
 	case f.pattern != "":
 		out["pattern"] = f.pattern
-	case len(f.types) == 1 && f.types[0] == "string":
+	case len(f.types) == 1 && f.types[0] == "string" && !f.mayBeEmpty:
 		out["pattern"] = `\S` // not blank
 	}
 	if b := f.whole; b != nil {
@@ -144,7 +144,7 @@ func (f form) addMembers(out node) {
 	if f.members != nil {
 		out["additionalProperties"] = f.members.schema()
 		if f.names != "" {
-			out["propertyNames"] = node{"pattern": f.names}
+			out["propertyNames"] = node{"type": "string", "pattern": f.names}
 		}
 		if f.most > 0 {
 			out["maxProperties"] = f.most

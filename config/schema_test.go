@@ -2,12 +2,15 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +217,143 @@ func asJSON(value any) (out any, ok bool) {
 		return value, true
 	}
 	return nil, false
+}
+
+// What Parse reads without a mistake, the schema accepts, also with another value in the place of
+// each one in the examples and the docs. So a field that may be empty may be so in both.
+func TestSchemaAgreesWithParseAboutOtherValues(t *testing.T) {
+	valid := compiled(t)
+	tried := make(map[string]bool) // a value for a field is tried once
+	rare := File{"rare_test.yaml", []byte(`apiVersion: informd.dev/v1alpha1
+kind: Test
+metadata: {name: rare, labels: {a: b}, annotations: {a: b}}
+spec: {steps: [{expect: [{name: a, namespace: b, items: [{namespace: b}]}]}]}
+`)}
+	for _, f := range append(manifestFiles(t), rare) {
+		if _, mistakes := Parse([]File{f}); len(mistakes) > 0 {
+			continue
+		}
+		for _, d := range documents(t, f) {
+			kind := fmt.Sprint(d.value.(map[string]any)["kind"])
+			parse := func() (messages []string) {
+				text, err := yaml.Marshal(d.value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, mistakes := Parse([]File{{f.Path, text}})
+				for _, m := range mistakes {
+					messages = append(messages, m.Message)
+				}
+				return messages
+			}
+			alone := parse() // without the manifests that it names
+			isOld := func(message string) bool { return slices.Contains(alone, message) }
+			eachValue(d.value, kind, func(path string, set func(any)) {
+				for _, other := range []any{"", " ", "x", 0, 7, 1.5, true, nil, []any{}, map[string]any{}, []any{""}} {
+					key := fmt.Sprintf("%s: %#v", path, other)
+					if tried[key] {
+						continue
+					}
+					tried[key] = true
+					set(other)
+					refused := valid.Validate(d.value)
+					if refused != nil && len(slices.DeleteFunc(parse(), isOld)) == 0 {
+						t.Errorf("%s: Parse accepts %s, the schema does not: %v", f.Path, key, refused)
+					}
+				}
+			})
+		}
+	}
+	t.Logf("%d values tried", len(tried))
+	if len(tried) < 2000 {
+		t.Error("that is too few to say much")
+	}
+}
+
+// eachValue calls do for each value within one of JSON, with its path, in which all elements of lists
+// are [], and a function that puts another one in its place. Afterwards the value is as it was.
+func eachValue(v any, path string, do func(path string, set func(any))) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			was, at := v[key], path+"."+key
+			do(at, func(other any) { v[key] = other })
+			v[key] = was
+			eachValue(was, at, do)
+		}
+	case []any:
+		for i, was := range v {
+			do(path+"[]", func(other any) { v[i] = other })
+			v[i] = was
+			eachValue(was, path+"[]", do)
+		}
+	}
+}
+
+// Each keyword stands beside the type of the values that it is about, or below a schema of the same
+// value that has one. Validators that are strict refuse a schema in which it does not.
+func TestSchemaKeywordsHaveTypes(t *testing.T) {
+	var root map[string]any
+	if err := json.Unmarshal(Schema(), &root); err != nil {
+		t.Fatal(err)
+	}
+	about := map[string][]string{
+		"string": {"pattern", "minLength", "maxLength", "format"},
+		"number": {"minimum", "maximum"},
+		"array":  {"items", "minItems", "maxItems", "uniqueItems"},
+		"object": {"properties", "required", "additionalProperties", "propertyNames", "maxProperties"},
+	}
+	seen := 0
+	var check func(path string, schema any, outer []string)
+	check = func(path string, schema any, outer []string) {
+		s, ok := schema.(map[string]any)
+		if !ok {
+			return
+		}
+		types := outer
+		switch is := s["type"].(type) {
+		case string:
+			types = []string{is}
+		case []any:
+			types = nil
+			for _, one := range is {
+				types = append(types, one.(string))
+			}
+		}
+		for _, of := range slices.Sorted(maps.Keys(about)) {
+			for _, keyword := range about[of] {
+				if _, has := s[keyword]; !has {
+					continue
+				}
+				seen++
+				if !slices.Contains(types, of) && (of != "number" || !slices.Contains(types, "integer")) {
+					t.Errorf("%s has %s beside the types %v", path, keyword, types)
+				}
+			}
+		}
+		for _, within := range []string{"if", "then", "else", "not"} {
+			check(path+"/"+within, s[within], types)
+		}
+		for _, within := range []string{"items", "additionalProperties", "propertyNames"} {
+			check(path+"/"+within, s[within], nil)
+		}
+		for _, within := range []string{"properties", "definitions"} {
+			members, _ := s[within].(map[string]any)
+			for name, one := range members {
+				check(path+"/"+within+"/"+name, one, nil)
+			}
+		}
+		for _, within := range []string{"anyOf", "allOf"} {
+			list, _ := s[within].([]any)
+			for i, one := range list {
+				check(fmt.Sprintf("%s/%s[%d]", path, within, i), one, types)
+			}
+		}
+	}
+	check("", root, nil)
+	if seen < 200 {
+		t.Errorf("only %d keywords were found", seen)
+	}
 }
 
 // Every field has a description, which is a sentence.

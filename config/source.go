@@ -42,16 +42,8 @@ func (r *reader) namespaces(n *yaml.Node) []string {
 		func(s string) string { return notLabel("namespace", s) })
 }
 
-// selector returns the string in n. It may be empty, which selects everything.
-func (r *reader) selector(n *yaml.Node, what string) string {
-	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
-		return ""
-	}
-	return r.str(n, what)
-}
-
 func (r *reader) labelSelector(n *yaml.Node) string {
-	s := r.selector(n, "spec.labelSelector")
+	s := r.maybeEmpty(n, "spec.labelSelector")
 	selector, err := labels.Parse(s)
 	if err != nil {
 		r.mistake(n, "spec.labelSelector does not parse: %s", clip(err.Error(), maxSnippet))
@@ -86,7 +78,7 @@ func canonical(selector labels.Selector) string {
 }
 
 func (r *reader) fieldSelector(n *yaml.Node) string {
-	s := r.selector(n, "spec.fieldSelector")
+	s := r.maybeEmpty(n, "spec.fieldSelector")
 	selector, err := fieldsel.ParseSelector(s)
 	if err != nil {
 		r.mistake(n, "spec.fieldSelector does not parse: %s", clip(err.Error(), maxSnippet))

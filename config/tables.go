@@ -11,8 +11,8 @@ var manifestFields = fields{
 
 var metadataFields = fields{
 	is("name", aDNSLabel, "The name, unique among the manifests of its kind.").required(),
-	is("labels", membersOf("", aText), "Labels, which tools add. informd does not read them."),
-	is("annotations", membersOf("", aText), "Annotations, which tools add. informd does not read them."),
+	is("labels", membersOf("", maybeEmpty(aText)), "Labels, which tools add. informd does not read them."),
+	is("annotations", membersOf("", maybeEmpty(aText)), "Annotations, which tools add. informd does not read them."),
 }
 
 var specFields = map[string]fields{
@@ -26,9 +26,9 @@ var sourceFields = fields{
 		"with the plural name, as kubectl api-resources prints it.").required(),
 	is("namespaces", such("[shop, pay]", setOf(aDNSLabel)), "The namespaces to watch, with an informer for "+
 		"each. Without it, one informer watches all of them."),
-	is("labelSelector", such("tier in (web)", aText), "Which objects to watch, by their labels. "+
+	is("labelSelector", such("tier in (web)", maybeEmpty(aText)), "Which objects to watch, by their labels. "+
 		"The API server evaluates it."),
-	is("fieldSelector", such("status.phase!=Succeeded", aText), "Which objects to watch, by their "+
+	is("fieldSelector", such("status.phase!=Succeeded", maybeEmpty(aText)), "Which objects to watch, by their "+
 		"fields. The API server evaluates it, and knows few fields."),
 	is("resync", span(true, minResync, maxResync, 0), "How often every object comes again, as synced, "+
 		"to the rules that have no resync of their own. 0 is never."),
@@ -323,7 +323,7 @@ var expectedFields = append(fields{
 // itemFields are those in which the items of one event differ.
 var itemFields = fields{
 	is("event", oneOfThese(events), "The kind of change."),
-	is("namespace", aText, `The namespace of the object; "" if it has none.`),
+	is("namespace", maybeEmpty(aText), `The namespace of the object; "" if it has none.`),
 	is("name", aText, "The name of the object."),
 	is("payload", anything, "The payload."),
 	is("object", aMapping, "Fields of the object."),

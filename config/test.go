@@ -468,9 +468,7 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 func (r *reader) expectedChange(f mapping) {
 	f.choice("event")
 	r.str(f.get("name"), f.path+"name")
-	if n := f.get("namespace"); n != nil && n.Value != "" { // "" means none
-		r.str(n, f.path+"namespace")
-	}
+	r.maybeEmpty(f.get("namespace"), f.path+"namespace") // "" means none
 	r.isMapping(f, "object", "old")
 }
 
