@@ -202,13 +202,15 @@ func (jsonReport) end([]*result) error { return nil }
 
 func (j jsonReport) cover(c covered) error { return j.line(map[string]covered{"coverage": c}) }
 
-// junitReport writes one XML document, as CI systems read it: a testsuite per file.
+// junitReport writes one XML document, as CI systems read it: a testsuite per file. It writes only
+// what Jenkins' junit-10.xsd allows, and all that it requires.
 type junitReport struct{ w io.Writer }
 
 type junitSuites struct {
 	XMLName  xml.Name      `xml:"testsuites"`
 	Tests    int           `xml:"tests,attr"`
 	Failures int           `xml:"failures,attr"`
+	Errors   int           `xml:"errors,attr"` // none: a test that does not run has failed
 	Suites   []*junitSuite `xml:"testsuite"`
 }
 
@@ -216,6 +218,7 @@ type junitSuite struct {
 	Name     string      `xml:"name,attr"` // the file
 	Tests    int         `xml:"tests,attr"`
 	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"` // none
 	Time     string      `xml:"time,attr"` // seconds
 	Cases    []junitCase `xml:"testcase"`
 
@@ -224,9 +227,7 @@ type junitSuite struct {
 
 type junitCase struct {
 	Name    string        `xml:"name,attr"`
-	Class   string        `xml:"classname,attr"`
-	File    string        `xml:"file,attr"`
-	Line    int           `xml:"line,attr"`
+	Class   string        `xml:"classname,attr"` // the file; the failure's text has the lines
 	Time    string        `xml:"time,attr"`
 	Failure *junitFailure `xml:"failure"`
 	Log     string        `xml:"system-err,omitempty"`
@@ -253,8 +254,7 @@ func (j junitReport) end(all []*result) error {
 			suites.Suites = append(suites.Suites, suite)
 		}
 		c := junitCase{
-			Name: r.test.Name, Class: at.File, File: at.File, Line: at.Line,
-			Time: seconds(r.took), Log: r.log,
+			Name: r.test.Name, Class: at.File, Time: seconds(r.took), Log: r.log,
 		}
 		if len(r.failures) > 0 {
 			c.Failure = &junitFailure{Message: r.failures[0].message}

@@ -1,11 +1,18 @@
 package ruletest
 
 import (
+	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/config"
 )
@@ -105,6 +112,74 @@ func TestExpectedItems(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", text, c.want)
 			}
 		})
+	}
+}
+
+// The report for CI has the elements and attributes that junit-10.xsd of Jenkins allows, and those that
+// it requires.
+func TestJUnitFitsTheSchemaOfJenkins(t *testing.T) {
+	type names = []string
+	allowed := map[string]struct{ required, optional, elements names }{
+		"testsuites": {nil, names{"name", "time", "tests", "failures", "errors"}, names{"testsuite"}},
+		"testsuite": {
+			names{"name", "tests", "failures", "errors"},
+			names{"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url", "version"},
+			names{"testsuite", "properties", "testcase", "system-out", "system-err"},
+		},
+		"testcase": {
+			names{"name"}, names{"time", "classname", "group"},
+			names{"skipped", "error", "failure", "system-out", "system-err"},
+		},
+		"failure":    {nil, names{"type", "message"}, nil},
+		"system-err": {},
+	}
+	var out bytes.Buffer
+	results := []*result{
+		{test: &config.Test{Name: "passes"}, took: 1234567 * time.Microsecond},
+		{test: &config.Test{Name: "fails"}, log: "level=WARN <x>\n", failures: []failure{{message: "a < b"}}},
+	}
+	if err := (junitReport{&out}).end(results); err != nil {
+		t.Fatal(err)
+	}
+	var within names
+	seen := make(map[string]bool)
+	for d := xml.NewDecoder(&out); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			name := e.Name.Local
+			may, ok := allowed[name]
+			if n := len(within); !ok || n > 0 && !slices.Contains(allowed[within[n-1]].elements, name) {
+				t.Errorf("%s is not allowed within %v", name, within)
+			}
+			seen[name] = true
+			var attributes names
+			for _, a := range e.Attr {
+				attributes = append(attributes, a.Name.Local)
+				if !slices.Contains(slices.Concat(may.required, may.optional), a.Name.Local) {
+					t.Errorf("%s must not have the attribute %s", name, a.Name.Local)
+				}
+				if form := regexp.MustCompile(`^[0-9]{0,3}(\.[0-9]{0,3})?$`); a.Name.Local == "time" && !form.MatchString(a.Value) {
+					t.Errorf("time is %q", a.Value)
+				}
+			}
+			for _, required := range may.required {
+				if !slices.Contains(attributes, required) {
+					t.Errorf("%s lacks the attribute %s", name, required)
+				}
+			}
+			within = append(within, name)
+		case xml.EndElement:
+			within = within[:len(within)-1]
+		}
+	}
+	if len(seen) != len(allowed) {
+		t.Errorf("the report has only %v", slices.Sorted(maps.Keys(seen)))
 	}
 }
 
