@@ -313,12 +313,13 @@ var meanwhileField = is("meanwhile", listOf(mappingOf(eventfulFields)), "What ha
 var expectedFields = append(fields{
 	is("rule", aText, "The rule that made the event."),
 	is("dead", aText, "Why the event became a dead letter."),
+	is("error", aText, "Why an expression failed, so that no event came."),
 	is("attempt", whole(1, maxTimes, 1), "The number of the attempt."),
 	is("attached", aMapping, "The attached objects, by name."),
 	is("items", maybeEmpty(listOf(mappingOf(itemFields))), "The items of the event of a group, the oldest first."),
 	is("actions", maybeEmpty(listOf(mappingOf(comparedVerbFields))), "The actions, as objects. [] means none."),
 }, itemFields...).only("rule", "event", "namespace", "name", "attempt", "payload", "object", "old",
-	"attached", "items", "actions", "dead")
+	"attached", "items", "actions", "dead", "error")
 
 // itemFields are those in which the items of one event differ.
 var itemFields = fields{

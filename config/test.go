@@ -456,6 +456,7 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 	}
 	r.mention(f.get("rule"), f.path+"rule", kindRule)
 	r.str(f.get("dead"), f.path+"dead")
+	r.str(f.get("error"), f.path+"error")
 	f.whole("attempt")
 	r.expectedChange(f)
 	r.isMapping(f, "attached")

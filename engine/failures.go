@@ -20,6 +20,7 @@ import (
 type failures struct {
 	log    *slog.Logger
 	clock  clock.PassiveClock
+	tell   func(ExpressionFailure) // does nothing in a daemon
 	count  atomic.Uint64
 	last   atomic.Pointer[ExpressionFailure] // nil until an expression failed
 	logged seldom.Messages
@@ -57,8 +58,9 @@ func faultOf(err error) Fault {
 	return OfExpression
 }
 
-func newFailures(log *slog.Logger, c clock.PassiveClock) *failures {
-	return &failures{log: log, clock: c}
+// newFailures makes the failures of a rule, an index or a metric. attrs name it in the log.
+func (b *builder) newFailures(attrs ...any) *failures {
+	return &failures{log: b.log.With(attrs...), clock: b.clock, tell: b.stepping.failed(attrs)}
 }
 
 // continues makes f, of a rule that is renamed, go on with what was counted under its former name.
@@ -69,6 +71,14 @@ func (f *failures) continues(former *failures) {
 
 // add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
 func (f *failures) add(err error, key delta.Key) {
+	f.addSeen(err, key)
+	if err != nil {
+		f.tell(ExpressionFailure{Reason: err.Error(), Key: key, At: f.clock.Now()})
+	}
+}
+
+// addSeen is add for a failure that shows otherwise, too: its event becomes a dead letter.
+func (f *failures) addSeen(err error, key delta.Key) {
 	if err == nil {
 		return
 	}

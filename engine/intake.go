@@ -317,7 +317,13 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 		r.failures.add(r.counting.full(), delta.Key{})
 	}
 	for _, f := range c.Failures {
-		in.rules[f.Rule].failures.add(f.Err, delta.KeyOf(o))
+		failures := in.rules[f.Rule].failures
+		isUndecided := func(m evaluate.Match) bool { return m.Rule == f.Rule && m.Undecided }
+		if slices.ContainsFunc(c.Matches, isUndecided) { // its delivery evaluates it again
+			failures.addSeen(f.Err, delta.KeyOf(o))
+		} else {
+			failures.add(f.Err, delta.KeyOf(o))
+		}
 	}
 }
 

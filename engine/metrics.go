@@ -47,8 +47,7 @@ func (b *builder) addMetrics() {
 	for _, planned := range b.plan.Metrics {
 		m := b.before.metric(planned)
 		if m == nil {
-			log := b.log.With("metric", planned.Name)
-			m = &metric{Metric: planned, failures: newFailures(log, b.clock)}
+			m = &metric{Metric: planned, failures: b.newFailures("metric", planned.Name)}
 			if planned.IsCounter {
 				m.counter = measure.NewCounter(&planned.Metric)
 			} else {

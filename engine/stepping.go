@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -30,6 +31,10 @@ type Stepping struct {
 	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
 	// Died, if not nil, gets each dead letter. It must not call the engine.
 	Died func(delivery.Letter)
+	// Failed, if not nil, gets each failure of an expression that makes no dead letter. rule is the
+	// rule's name. For an index or a metric it is empty, and f.Reason begins with its name. Failed
+	// must not call the engine.
+	Failed func(rule string, f ExpressionFailure)
 }
 
 // Stepper drives an Engine on its caller's goroutine, in the time of Options.Clock. It takes the
@@ -196,6 +201,22 @@ func (s *Stepping) step(o *dispatch.Options) {
 func (s *Stepping) keepAll(o *dispatch.LaneOptions) {
 	if s != nil {
 		o.MaxItems, o.MaxBytes = math.MaxInt, math.MaxInt64
+	}
+}
+
+// failed returns what reports the failures of a rule, an index or a metric, which attrs name.
+func (s *Stepping) failed(attrs []any) func(ExpressionFailure) {
+	if s == nil || s.Failed == nil {
+		return func(ExpressionFailure) {}
+	}
+	if attrs[0] == "rule" {
+		return func(f ExpressionFailure) { s.Failed(fmt.Sprint(attrs[1]), f) }
+	}
+	return func(f ExpressionFailure) {
+		for i := len(attrs) - 2; i >= 0; i -= 2 {
+			f.Reason = fmt.Sprintf("%v %v: %s", attrs[i], attrs[i+1], f.Reason)
+		}
+		s.Failed("", f)
 	}
 }
 

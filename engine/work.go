@@ -193,7 +193,7 @@ func (b *builder) addIntakes() error {
 			members = append(members, in.informer)
 			for own, name := range s.Indexes {
 				if in.indexed[name] == nil {
-					failures := newFailures(b.log.With("source", s.Name, "index", own), b.clock)
+					failures := b.newFailures("source", s.Name, "index", own)
 					err := in.informer.AddIndexers(map[string]source.Index{
 						name: index(planned.Indexes[name], failures),
 					})
@@ -331,7 +331,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		same.Rounds = old.Rounds // they go on
 		r = &same
 	}
-	failures := newFailures(b.log.With("rule", r.Name), b.clock)
+	failures := b.newFailures("rule", r.Name)
 	trails := newTrails(&b.trail, len(b.plan.Rules), b.clock.Now())
 	if old != nil {
 		trails = old.trails

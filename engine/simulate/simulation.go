@@ -29,6 +29,9 @@ type Options struct {
 	// Answer answers the events of all handlers. nil acknowledges every event. It must not call the
 	// Simulation.
 	Answer func(Event) Answer
+	// Failed gets each failure of an expression that makes no dead letter. rule is empty if it is of
+	// an index or a metric, which f.Reason names. It must not call the Simulation. nil discards.
+	Failed func(rule string, f engine.ExpressionFailure)
 	// Logger gets what the daemon would log, for example expressions that fail. nil discards.
 	Logger *slog.Logger
 	// Stopped makes the engine begin stopped: what is applied before Run exists when it starts, and
@@ -441,7 +444,9 @@ func (s *Simulation) begin() error {
 	}
 	s.stepper, err = engine.NewStepper(s.plan, handlers, engine.Options{
 		Logger: s.options.Logger, Clock: s.clock, AfterFunc: s.clock.AfterFunc, State: store,
-		Stepping: &engine.Stepping{Perform: s.perform, Died: s.died},
+		Stepping: &engine.Stepping{
+			Perform: s.perform, Died: s.died, Failed: s.options.Failed,
+		},
 	})
 	if err != nil {
 		return err

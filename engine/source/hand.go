@@ -158,9 +158,9 @@ func (h *Hand) send(e *entry, store func(any) error, on func(any)) {
 	on(e)
 }
 
-// Disconnect says that the server cannot be reached.
+// Disconnect says that the watch is broken. It logs nothing: nobody was surprised.
 func (h *Hand) Disconnect() {
-	h.informer.health.trouble(Failing, "cannot reach the API server", true)
+	h.informer.health.trouble(Failing, "the watch is broken", false)
 }
 
 // Connect says that the server can be reached again. What has changed since Disconnect follows.

@@ -60,6 +60,9 @@ type known struct {
 // Read returns the files of the manifests at paths, as Load reads them.
 func Read(paths []string) ([]config.File, error) { return readStill(paths, false) }
 
+// ReadWithTests is Read with the files of tests in the folders.
+func ReadWithTests(paths []string) ([]config.File, error) { return readStill(paths, true) }
+
 // A mounted ConfigMap changes at one moment, while its files may be being read: some would be those
 // before the change, and some those after it. Then they are read again.
 const (

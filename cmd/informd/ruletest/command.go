@@ -83,6 +83,13 @@ type flags struct {
 	coverage  bool
 }
 
+// hasOnlyTests reports whether somebody gave files of tests without those of their rules.
+func (f *flags) hasOnlyTests() bool {
+	files, err := manifests.ReadWithTests(f.manifests)
+	isOther := func(file config.File) bool { return !config.IsTestFile(file.Path) }
+	return err == nil && !slices.ContainsFunc(files, isOther)
+}
+
 // test runs the tests whose names match.
 func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 	given, schemaErr := schemas.Read(f.schemas)
@@ -102,7 +109,7 @@ func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
 		if len(misfits) > 0 {
 			cmd.PrintErrln(schemas.Hint())
 		}
-		if len(cfg.Rules) == 0 && len(cfg.Tests) > 0 {
+		if f.hasOnlyTests() {
 			cmd.PrintErrln("there are only tests: name the files of their rules with -f, too")
 		}
 		n := len(mistakes)

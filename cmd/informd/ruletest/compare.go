@@ -31,12 +31,13 @@ func decode(text json.RawMessage) any {
 }
 
 // eventDifferences compares an event that came with an expected one. A field that the test does not
-// give is not compared, but for dead: a dead letter must be expected as one.
+// give is not compared, but for dead and error: a dead letter must be expected as one, and so must an
+// expression that failed.
 func eventDifferences(want, got map[string]any, exact bool) (out []difference) {
 	for _, field := range slices.Sorted(maps.Keys(want)) {
 		w, g := want[field], got[field]
 		switch {
-		case field == "dead":
+		case field == "dead", field == "error":
 			reason, _ := g.(string)
 			if text, _ := w.(string); reason == text || !exact && strings.Contains(reason, text) &&
 				g != nil {
@@ -52,6 +53,9 @@ func eventDifferences(want, got map[string]any, exact bool) (out []difference) {
 	}
 	if want["dead"] == nil && got["dead"] != nil {
 		out = append(out, difference{Path: "dead", Got: got["dead"], Note: "it is a dead letter"})
+	}
+	if want["error"] == nil && got["error"] != nil {
+		out = append(out, difference{Path: "error", Got: got["error"], Note: "an expression failed"})
 	}
 	return out
 }

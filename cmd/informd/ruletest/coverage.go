@@ -59,8 +59,9 @@ func (c *coverage) add(r *result) {
 	}
 	for _, step := range r.steps {
 		for _, came := range step.came {
-			rule, _ := came.fields["rule"].(string)
-			c.told[rule] = true
+			if rule, ok := came.fields["rule"].(string); ok && !came.isFailure() {
+				c.told[rule] = true
+			}
 		}
 	}
 }

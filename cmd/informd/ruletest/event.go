@@ -75,6 +75,27 @@ func newCame(ev simulate.Event, clockStart time.Time) came {
 	return c
 }
 
+// newFailure returns the failure of an expression in the form in which tests write it. rule is empty
+// for an index or a metric.
+func newFailure(rule string, f engine.ExpressionFailure, clockStart time.Time) came {
+	c := came{
+		at: f.At, after: f.At.Sub(clockStart),
+		lane:   rule + " " + f.Key.String() + " failed", // in any order with events
+		fields: map[string]any{"error": f.Reason},
+	}
+	for field, value := range map[string]string{
+		"rule": rule, "namespace": f.Key.Namespace, "name": f.Key.Name,
+	} {
+		if value != "" {
+			c.fields[field] = value
+		}
+	}
+	return c
+}
+
+// isFailure reports whether c is no event: an expression has failed.
+func (c came) isFailure() bool { return c.fields["error"] != nil }
+
 // changeFields returns what an event and each of its items say about a change.
 func changeFields(e *handler.Event) map[string]any {
 	f := map[string]any{"event": e.Event, "name": e.Name}
@@ -215,6 +236,16 @@ func (c came) text() string {
 	if namespace, ok := c.fields["namespace"].(string); ok {
 		name = namespace + "/" + name
 	}
+	if c.isFailure() {
+		text := "an expression failed"
+		if name != "" {
+			text += " on " + name
+		}
+		if rule, ok := c.fields["rule"].(string); ok {
+			text += " (rule " + rule + ")"
+		}
+		return text
+	}
 	attempt := ""
 	if n := fmt.Sprint(c.fields["attempt"]); n != "1" {
 		attempt = ", attempt " + n
@@ -229,7 +260,7 @@ func (c came) text() string {
 
 // details describes what the event carries, a line each.
 func (c came) details() (lines []string) {
-	for _, field := range []string{"payload", "attached", "actions", "dead"} {
+	for _, field := range []string{"payload", "attached", "actions", "dead", "error"} {
 		if v, ok := c.fields[field]; ok {
 			lines = append(lines, field+": "+shown(v))
 		}
@@ -264,13 +295,14 @@ func shown(v any) string {
 func (c came) expected(shape map[string]any) map[string]any {
 	e := make(map[string]any)
 	for _, field := range []string{
-		"rule", "event", "namespace", "name", "payload", "actions", "dead",
+		"rule", "event", "namespace", "name", "payload", "actions", "dead", "error",
 	} {
 		if v, ok := c.fields[field]; ok {
 			e[field] = v
 		}
 	}
-	if shape["attempt"] != nil || fmt.Sprint(c.fields["attempt"]) != "1" {
+	isFirst := c.isFailure() || fmt.Sprint(c.fields["attempt"]) == "1"
+	if shape["attempt"] != nil || !isFirst {
 		e["attempt"] = c.fields["attempt"]
 	}
 	for field, was := range shape {

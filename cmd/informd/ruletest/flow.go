@@ -51,7 +51,7 @@ func appendFlow(b *strings.Builder, v any) {
 // fieldOrder has the fields that come first, as people write them. The others are sorted.
 var fieldOrder = []string{
 	"rule", "event", "apiVersion", "kind", "metadata", "resource", "namespace", "name", "attempt",
-	"payload", "object", "old", "attached", "items", "actions", "dead",
+	"payload", "object", "old", "attached", "items", "actions", "dead", "error",
 }
 
 func byField(a, b string) int {

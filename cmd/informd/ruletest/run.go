@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/simulate"
 	"github.com/informd/informd/plugins/handler"
@@ -53,7 +55,11 @@ type failure struct {
 // count returns how many events came.
 func (r *result) count() (n int) {
 	for _, step := range r.steps {
-		n += len(step.came)
+		for _, c := range step.came {
+			if !c.isFailure() {
+				n++
+			}
+		}
 	}
 	return n
 }
@@ -66,6 +72,7 @@ func run(test *config.Test, p *plan.Plan) *result {
 	simulation, err := simulate.New(p, simulate.Options{
 		Start:  test.Start,
 		Answer: r.script.answer,
+		Failed: r.failed,
 		Logger: slog.New(cli.NewTextLog(&log,
 			&slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: cli.Untimed})),
 	})
@@ -104,7 +111,17 @@ type runner struct {
 	script     script
 	clockSet   time.Duration    // by how much the clock was set in all
 	events     []simulate.Event // of the step that is being done
+	broken     []came           // likewise: the expressions that failed
 	waiting    []came           // came since the last expect
+}
+
+// failed notes that an expression has failed, once per object until somebody expects something.
+func (r *runner) failed(rule string, f engine.ExpressionFailure) {
+	c := newFailure(rule, f, r.test.Start.Add(r.clockSet))
+	isSame := func(other came) bool { return maps.Equal(other.fields, c.fields) }
+	if !slices.ContainsFunc(r.waiting, isSame) && !slices.ContainsFunc(r.broken, isSame) {
+		r.broken = append(r.broken, c)
+	}
 }
 
 func (r *runner) fail(at config.Text, message string) {
@@ -119,10 +136,12 @@ func (r *runner) step(step *config.Step, what string) bool {
 	}
 	now, clockStart := r.simulation.Now(), r.test.Start.Add(r.clockSet)
 	done := played{Step: step, what: what, at: now, until: now.Sub(clockStart)}
+	done.came = r.broken // before the events of the same moment
 	for _, ev := range append(r.events, r.simulation.Events()...) {
 		done.came = append(done.came, newCame(ev, clockStart))
 	}
-	r.events = nil
+	slices.SortStableFunc(done.came, func(a, b came) int { return a.at.Compare(b.at) })
+	r.events, r.broken = nil, nil
 	r.steps = append(r.steps, done)
 	r.waiting = append(r.waiting, done.came...)
 	if err != nil {
@@ -367,8 +386,30 @@ func (r *runner) expect(e *config.Expect, what string) {
 		}
 		r.failures = append(r.failures, f)
 	}
-	if len(unexplained) > 0 {
-		r.failures = append(r.failures, r.unexpected(e, what, unexplained))
+	var events, failed []int
+	for _, g := range unexplained {
+		if r.waiting[g].isFailure() {
+			failed = append(failed, g)
+		} else {
+			events = append(events, g)
+		}
+	}
+	if n := len(events); n > 0 {
+		came := "an event came that"
+		if n > 1 {
+			came = fmt.Sprintf("%d events came that", n)
+		}
+		r.failures = append(r.failures, r.unexpected(e, came+" "+what, events))
+	}
+	if n := len(failed); n > 0 {
+		came := "an expression failed, which"
+		if n > 1 {
+			came = fmt.Sprintf("%d expressions failed, which", n)
+		}
+		f := r.unexpected(e, came+" "+what, failed)
+		f.details = append(f.details,
+			"if it must fail, expect "+flow(r.waiting[failed[0]].expected(nil)))
+		r.failures = append(r.failures, f)
 	}
 	if v.reordered {
 		f := failure{at: e.At, isVerdict: true}
@@ -383,13 +424,10 @@ func (r *runner) expect(e *config.Expect, what string) {
 // maxUnexpected bounds the events that the text of a failure lists.
 const maxUnexpected = 10
 
-// unexpected returns the failure that events came which an expect does not have.
-func (r *runner) unexpected(e *config.Expect, what string, which []int) failure {
-	f := failure{at: e.At, isVerdict: true}
-	f.message = fmt.Sprintf("%d events came that %s.expect does not have:", len(which), what)
-	if len(which) == 1 {
-		f.message = fmt.Sprintf("an event came that %s.expect does not have:", what)
-	}
+// unexpected returns the failure that events came, or expressions failed, which an expect does not
+// have. came says how many, and at which step.
+func (r *runner) unexpected(e *config.Expect, came string, which []int) failure {
+	f := failure{at: e.At, isVerdict: true, message: came + ".expect does not have:"}
 	for i, g := range which {
 		c := r.waiting[g]
 		f.unexpected = append(f.unexpected, c)
