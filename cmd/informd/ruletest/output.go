@@ -219,7 +219,7 @@ type junitSuite struct {
 	Tests    int         `xml:"tests,attr"`
 	Failures int         `xml:"failures,attr"`
 	Errors   int         `xml:"errors,attr"` // none
-	Time     string      `xml:"time,attr"` // seconds
+	Time     string      `xml:"time,attr"`   // seconds
 	Cases    []junitCase `xml:"testcase"`
 
 	took time.Duration
