@@ -61,6 +61,9 @@ type RuleStatus struct {
 	Handler string
 	Paused  bool
 	State   RuleState
+	// Slowed reports whether informd holds back its events, because rules chase each other or
+	// somebody else undoes what it writes.
+	Slowed bool
 	// Reason says why the rule is blocked or waits. For an active rule it names sources that it
 	// looks into and that have nothing for it. Or it says that the rule is slowed, with the rules
 	// that it chases through the cluster, how far a long prune is, or what it applied and leaves in
@@ -133,10 +136,11 @@ func (e *Engine) Status() Status {
 		pending, next := r.timed.stats()
 		gathered, due := r.lane.Gathered()
 		acted, idle := r.lane.Acted()
+		chasing := e.acting.breaker.Chasing(r.Name)
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
-			State: state,
-			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
+			State: state, Slowed: chasing != "",
+			Reason: cmp.Or(reason, chasing, e.acting.pruning(r.Name),
 				r.spared.reason(), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),

@@ -56,6 +56,11 @@ const (
 	Failed    Result = "failed"    // another try may succeed
 )
 
+// Results returns all results of an action.
+func Results() []Result {
+	return []Result{Changed, Unchanged, Created, Gone, Conflict, Denied, Rejected, Failed}
+}
+
 // Done is an action that ended, whatever its result.
 type Done struct {
 	By

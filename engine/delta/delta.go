@@ -25,6 +25,9 @@ var typeNames = [...]string{
 	Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced",
 }
 
+// Types returns all types.
+func Types() []Type { return []Type{Added, Updated, Deleted, Synced} }
+
 // String returns the name that users write and handlers see.
 func (t Type) String() string {
 	if int(t) < len(typeNames) {

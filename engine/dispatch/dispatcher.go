@@ -127,6 +127,9 @@ const (
 	Cancelled Result = "cancelled"
 )
 
+// Results returns all results of an attempt.
+func Results() []Result { return []Result{Done, Retried, Lost, Rejected, Dead, Cancelled} }
+
 // gateRetry is the pause after Recipient.Ready failed.
 const gateRetry = time.Second
 

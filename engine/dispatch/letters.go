@@ -3,6 +3,7 @@ package dispatch
 import (
 	"container/list"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type LetterBox struct {
 	mu      sync.Mutex               // after the Journal's Begin, before locks of the Store
 	letters *list.List               // of delivery.Letter, the oldest in front; guarded by mu
 	byID    map[string]*list.Element // guarded by mu
+	byRule  map[string]int           // how many letters; guarded by mu
 	bytes   int64                    // guarded by mu
 	evicted uint64                   // guarded by mu
 	// unmarked holds the letters that are not Delivered yet, by what they are about; guarded by mu.
@@ -71,7 +73,8 @@ type subject struct {
 type LetterBoxStats struct {
 	Letters int
 	Bytes   int64
-	Dropped uint64 // total of evicted letters
+	Dropped uint64         // total of evicted letters
+	ByRule  map[string]int // the letters of each rule that has any
 }
 
 var _ DeadLetters = (*LetterBox)(nil)
@@ -85,7 +88,7 @@ func NewLetterBox(o LetterBoxOptions) *LetterBox {
 		o.MaxBytes = 64 << 20
 	}
 	return &LetterBox{
-		opts: o, letters: list.New(), byID: make(map[string]*list.Element),
+		opts: o, letters: list.New(), byID: make(map[string]*list.Element), byRule: make(map[string]int),
 		unmarked: make(map[subject][]*list.Element),
 	}
 }
@@ -126,7 +129,9 @@ func (b *LetterBox) Rename(from, to string) {
 			delete(b.unmarked, was)
 		}
 		b.bytes -= letterSize(&l)
+		b.count(from, -1)
 		l.Rule = to
+		b.count(to, 1)
 		b.bytes += letterSize(&l)
 		e.Value = l
 		if b.opts.Store != nil {
@@ -159,6 +164,7 @@ func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
 		b.hasUnmarked.Store(true)
 	}
 	b.bytes += letterSize(&l)
+	b.count(l.Rule, 1)
 	for b.letters.Len() > 1 && (b.letters.Len() > b.opts.MaxLetters || b.bytes > b.opts.MaxBytes) {
 		oldest := b.remove(b.letters.Front())
 		b.forget(oldest.ID)
@@ -234,7 +240,16 @@ func (b *LetterBox) Take(id string) (letter delivery.Letter, ok bool) {
 func (b *LetterBox) Stats() LetterBoxStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return LetterBoxStats{Letters: b.letters.Len(), Bytes: b.bytes, Dropped: b.evicted}
+	return LetterBoxStats{
+		Letters: b.letters.Len(), Bytes: b.bytes, Dropped: b.evicted, ByRule: maps.Clone(b.byRule),
+	}
+}
+
+// count adds n to the letters of a rule. The caller holds mu.
+func (b *LetterBox) count(rule string, n int) {
+	if b.byRule[rule] += n; b.byRule[rule] == 0 {
+		delete(b.byRule, rule)
+	}
 }
 
 // remove removes a letter from memory. The caller holds mu.
@@ -242,6 +257,7 @@ func (b *LetterBox) remove(e *list.Element) delivery.Letter {
 	l := b.letters.Remove(e).(delivery.Letter)
 	delete(b.byID, l.ID)
 	b.bytes -= letterSize(&l)
+	b.count(l.Rule, -1)
 	about := subject{l.Rule, l.Key}
 	others := slices.DeleteFunc(b.unmarked[about], func(o *list.Element) bool { return o == e })
 	if b.unmarked[about] = others; len(others) == 0 {

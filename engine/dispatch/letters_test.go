@@ -51,13 +51,16 @@ func TestLetterBoxBounds(t *testing.T) {
 				ids = append(ids, l.ID)
 			}
 			equal(t, "letters", strings.Join(ids, " "), test.want)
+			equal(t, "letters of the rule", m.Stats().ByRule["r"], len(ids))
+			m.Rename("r", "renamed")
+			equal(t, "letters of rules", fmt.Sprint(m.Stats().ByRule), fmt.Sprintf("map[renamed:%d]", len(ids)))
 			dropped := 10 - len(ids)
 			equal(t, "dropped", m.Stats().Dropped, uint64(dropped))
 			equal(t, "lines logged", strings.Count(log.String(), "\n"), dropped)
 			for _, id := range ids {
 				m.Take(id)
 			}
-			equal(t, "stats when all are taken", m.Stats(), LetterBoxStats{Dropped: uint64(dropped)})
+			equal(t, "stats when all are taken", m.Stats(), LetterBoxStats{Dropped: uint64(dropped), ByRule: map[string]int{}})
 		})
 	}
 }

@@ -22,6 +22,7 @@ const (
 // asidePrefix begins the names of stores that were set aside. The time and the reason follow.
 const (
 	asidePrefix = "broken-"
+	asideTime   = "20060102T150405.000000000Z"
 	maxAside    = 3
 )
 
@@ -42,12 +43,20 @@ func setAside(fs vfs.FS, dir, why string, now time.Time) (to string, err error) 
 		}
 		before = before[1:]
 	}
-	name := asidePrefix + now.UTC().Format("20060102T150405.000000000Z") + "-" + why
+	name := asidePrefix + now.UTC().Format(asideTime) + "-" + why
 	to = fs.PathJoin(dir, name)
 	if err := fs.Rename(store, to); err != nil {
 		return "", fmt.Errorf("set the state aside: %w", err)
 	}
 	return to, nil
+}
+
+// asideAt returns when a store was set aside, by its name. The zero time means that the name does not
+// say.
+func asideAt(name string) time.Time {
+	at, _, _ := strings.Cut(strings.TrimPrefix(name, asidePrefix), "-")
+	t, _ := time.Parse(asideTime, at)
+	return t
 }
 
 // asideIn returns the names of the stores that were set aside, the oldest first.

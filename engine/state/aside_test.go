@@ -140,8 +140,12 @@ func TestThreeStatesAreKept(t *testing.T) {
 	var before []string
 	for range maxAside + 2 {
 		meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte("x"), pebble.Sync) })
+		began := time.Now()
 		s := open(t, dir, Options{})
 		aside := s.Status().SetAside
+		if at := s.Status().LastSetAside; at.Before(began) || at.After(time.Now()) {
+			t.Errorf("last set aside at %v, not since %v", at, began)
+		}
 		if len(aside) > maxAside || slices.Contains(before, aside[len(aside)-1]) {
 			t.Errorf("set aside: %v, before %v", aside, before)
 		}

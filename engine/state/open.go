@@ -258,12 +258,16 @@ func (s *Store) listAside() {
 	if err != nil {
 		return // the list only serves people
 	}
+	var last time.Time
+	if n := len(names); n > 0 {
+		last = asideAt(names[n-1])
+	}
 	for i, name := range names {
 		names[i] = s.opts.disk.PathJoin(s.dir, name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setAside = names
+	s.setAside, s.lastAside = names, last
 }
 
 // reason returns why a store that fails with err is set aside.

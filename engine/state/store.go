@@ -178,6 +178,7 @@ type Store struct {
 	dropping  []dropping // owners that logs drop, and the store still has
 	bound     *Cluster   // set by Bind
 	setAside  []string
+	lastAside time.Time
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
@@ -368,19 +369,21 @@ type Status struct {
 	LastWrite      time.Time // everything recorded before is on disk; zero means never
 	Trouble        string    // why the daemon runs without durability; "" if it does not
 	TroubleSince   time.Time
-	SetAside       []string // directories with earlier, unusable states, the oldest first
+	SetAside       []string  // directories with earlier, unusable states, the oldest first
+	LastSetAside   time.Time // when the last of them was set aside; zero without any
 }
 
 // Status returns the store's status. It does not wait.
 func (s *Store) Status() Status {
 	s.mu.Lock()
-	aside := append([]string(nil), s.setAside...)
+	aside, last := append([]string(nil), s.setAside...), s.lastAside
 	s.mu.Unlock()
 	status := Status{
 		Dir:            s.dir,
 		Unwritten:      int(s.unwrittenRecords()),
 		UnwrittenBytes: s.unwrittenBytes(),
 		SetAside:       aside,
+		LastSetAside:   last,
 	}
 	s.health.describe(&status)
 	return status

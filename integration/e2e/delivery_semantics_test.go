@@ -119,7 +119,7 @@ func TestExpressionsThatFail(t *testing.T) {
 		`informd_rule_matches_total{rule="where"}`:                                   "1",
 		`informd_rule_matches_total{rule="fine"}`:                                    "5",
 		`informd_source_state{source="configmaps",state="synced"}`:                   "1",
-		`informd_handler_deliveries_total{handler="log",result="retry",rule="fine"}`: "",
+		`informd_handler_deliveries_total{handler="log",result="retry",rule="fine"}`: "0",
 	} {
 		d.Poll(series+" to be "+want, func() bool { return d.Metric(series) == want })
 	}

@@ -48,6 +48,9 @@ type RemoteSpec struct {
 	Attempts int
 }
 
+// CertificateFile returns the PEM file with the certificate that informd shows the endpoints.
+func (r *Remote) CertificateFile() string { return r.spec.Cert }
+
 // TLS reads the files and returns the configuration for connections to all endpoints.
 func (s RemoteSpec) TLS() (*tls.Config, error) { return s.location().TLS() }
 
@@ -108,6 +111,8 @@ type endpoint struct {
 	*supervisor
 	stop  context.CancelFunc
 	going bool // it left the name's addresses; guarded by Remote.mu
+	// ends is when its certificate expires, or zero; guarded by Remote.mu
+	ends time.Time
 }
 
 // NewRemote returns a Remote. Run starts it. A spec that cannot work shows in Status once it runs.
@@ -257,20 +262,28 @@ func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running 
 func (r *Remote) endpoint(address netip.AddrPort) *endpoint {
 	opts := r.opts
 	opts.Logger = opts.Logger.With("endpoint", address.String())
+	e := new(endpoint)
+	ends := func(at time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.ends = at
+	}
 	launch := func(
 		ctx context.Context, _ Spec, opts Options, log *slog.Logger,
 	) (*session.Session, error) {
-		return dial(ctx, r.spec, address, true, opts, log)
+		return dial(ctx, r.spec, address, true, ends, opts, log)
 	}
-	return &endpoint{supervisor: newSupervisor(r.spec.spec(), opts, launch, r.box.NewConsumer())}
+	e.supervisor = newSupervisor(r.spec.spec(), opts, launch, r.box.NewConsumer())
+	return e
 }
 
-// dial begins a session with an endpoint. It hands over the config if configure is set.
+// dial begins a session with an endpoint. It hands over the config if configure is set. It calls ends
+// with the time at which the endpoint's certificate expires.
 func dial(
 	ctx context.Context, spec RemoteSpec, address netip.AddrPort, configure bool,
-	opts Options, log *slog.Logger,
+	ends func(time.Time), opts Options, log *slog.Logger,
 ) (*session.Session, error) {
-	c, err := remote.New(spec.location(), address, opts.StartTimeout)
+	c, err := remote.New(spec.location(), address, opts.StartTimeout, ends)
 	if err != nil {
 		return nil, err
 	}
@@ -309,8 +322,8 @@ func (r *Remote) Status() Status {
 	s := Status{State: r.state, Since: r.since, Counts: r.past, Restarts: r.restarts}
 	trouble := r.trouble
 	for _, address := range slices.SortedFunc(maps.Keys(r.endpoints), netip.AddrPort.Compare) {
-		e := Endpoint{address.String(), r.endpoints[address].snapshot()}
-		s.Endpoints = append(s.Endpoints, e)
+		e := r.endpoints[address]
+		s.Endpoints = append(s.Endpoints, Endpoint{address.String(), e.snapshot(), e.ends})
 	}
 	r.mu.Unlock()
 	s.Waiting = r.box.Waiting()
@@ -356,7 +369,7 @@ func TryRemote(ctx context.Context, spec RemoteSpec, opts Options) error {
 }
 
 func tryEndpoint(ctx context.Context, spec RemoteSpec, address netip.AddrPort, opts Options) error {
-	s, err := dial(ctx, spec, address, false, opts, opts.Logger)
+	s, err := dial(ctx, spec, address, false, func(time.Time) {}, opts, opts.Logger)
 	if err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}

@@ -421,10 +421,14 @@ func TestRemoteFailingEndpoints(t *testing.T) {
 		return len(s.Endpoints) == len(want) && s.State == host.Running &&
 			!slices.ContainsFunc(s.Endpoints[1:], func(e host.Endpoint) bool { return e.Status.State != host.BackingOff })
 	})
-	for i, e := range r.Status().Endpoints {
+	s := r.Status()
+	for i, e := range s.Endpoints {
 		if !strings.Contains(e.Status.Reason, want[i]) {
 			t.Errorf("%s: %q, want %q in it", e.Address, e.Status.Reason, want[i])
 		}
+	}
+	if first, late := s.Endpoints[0].CertificateEnds, s.CertificateEnds(); !first.After(time.Now()) || !late.Before(time.Now()) {
+		t.Errorf("the first certificate is valid until %v, that which expires first until %v", first, late)
 	}
 	for i := range 20 {
 		if _, err := r.Handle(t.Context(), handler.Event{Rule: "r", Name: fmt.Sprint("a-", i), Attempt: 1}); err != nil {

@@ -80,6 +80,18 @@ type Status struct {
 type Endpoint struct {
 	Address string // and port
 	Status  Status // of the connection to it, which stands in the place of a process
+	// CertificateEnds is when the certificate expires that it showed last. It is zero before that.
+	CertificateEnds time.Time
+}
+
+// CertificateEnds returns when the first of the endpoints' certificates expires, or zero.
+func (s Status) CertificateEnds() (first time.Time) {
+	for _, e := range s.Endpoints {
+		if at := e.CertificateEnds; !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // EndpointsIn returns how many of the endpoints are in a state.

@@ -128,6 +128,7 @@ func (c *current) takeUp(
 	}
 	before := c.plan.Swap(compiled)
 	c.cfg = cfg
+	c.metrics.begin(compiled)
 	c.handler.follow(cfg, compiled)
 	c.fitting.set(cfg)
 	replaced := c.handlers.adopt(next, func() {

@@ -2,15 +2,22 @@ package daemon
 
 import (
 	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/host"
 )
@@ -19,17 +26,18 @@ import (
 // reads.
 type metrics struct {
 	registry   *prometheus.Registry
+	byRule     bool // there are series of each rule; otherwise the label rule is empty
 	deliveries *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	attempts   *prometheus.HistogramVec
 	actions    *prometheus.CounterVec
 }
 
-func newMetrics(version string) *metrics {
+func newMetrics(version string, byRule bool) *metrics {
 	// 1 ms to 4.5 min, in steps of 4.
 	buckets := prometheus.ExponentialBuckets(0.001, 4, 10)
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), byRule: byRule,
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "informd_handler_deliveries_total",
 			Help: "Finished attempts to deliver an event, by result: " +
@@ -65,9 +73,79 @@ func buildInfo(version string) prometheus.Collector {
 	return g
 }
 
+// of returns the value of the label rule.
+func (m *metrics) of(rule string) string {
+	if m.byRule {
+		return rule
+	}
+	return ""
+}
+
+// begin makes each series of a plan that can come begin at 0. Prometheus sees no growth in a series
+// that begins with its first count.
+func (m *metrics) begin(p *plan.Plan) {
+	for _, h := range p.Handlers {
+		m.latency.WithLabelValues(h.Name)
+		m.attempts.WithLabelValues(h.Name)
+	}
+	for _, r := range p.Rules {
+		if r.OnlyMeasures() {
+			continue
+		}
+		handler, rule := cmp.Or(r.Handler, engine.OwnActions), m.of(r.Name)
+		m.latency.WithLabelValues(handler)
+		m.attempts.WithLabelValues(handler)
+		for _, result := range dispatch.Results() {
+			if result != dispatch.Lost || r.Handler != "" { // no process, nothing that goes away
+				m.deliveries.WithLabelValues(handler, rule, string(result))
+			}
+		}
+		m.beginActions(engine.OwnActions, rule, ownVerbs(r), false)
+		if h, ok := p.Handler(r.Handler); ok {
+			m.beginActions(h.Name, rule, grantedVerbs(h), true)
+		}
+	}
+}
+
+// beginActions makes the series of a rule's actions begin at 0. isAnswer says that a handler's answer
+// asks for them.
+func (m *metrics) beginActions(handler, rule string, verbs []string, isAnswer bool) {
+	for _, verb := range verbs {
+		creates := verb == config.Apply || verb == config.Create
+		for _, result := range action.Results() {
+			if result == action.Created && !creates || result == action.Gone && verb == config.Create ||
+				result == action.Denied && !isAnswer {
+				continue
+			}
+			m.actions.WithLabelValues(handler, rule, verb, string(result))
+		}
+	}
+}
+
+// ownVerbs returns the verbs of a rule's own actions, and that of its prune.
+func ownVerbs(r *plan.Rule) (verbs []string) {
+	if r.Actions != nil {
+		for _, a := range r.Actions.Each {
+			verbs = append(verbs, a.Verb)
+		}
+	}
+	if r.Prune != nil {
+		verbs = append(verbs, config.Delete)
+	}
+	return verbs
+}
+
+// grantedVerbs returns the verbs of the actions that a handler's answers may ask for.
+func grantedVerbs(h config.Handler) (verbs []string) {
+	for _, g := range h.Write {
+		verbs = append(verbs, g.Verbs...)
+	}
+	return verbs
+}
+
 // delivered counts an attempt.
 func (m *metrics) delivered(d dispatch.Attempt) {
-	m.deliveries.WithLabelValues(d.Handler, d.Rule, string(d.Result)).Inc()
+	m.deliveries.WithLabelValues(d.Handler, m.of(d.Rule), string(d.Result)).Inc()
 	m.attempts.WithLabelValues(d.Handler).Observe(d.Duration.Seconds())
 	if d.Result == dispatch.Done {
 		m.latency.WithLabelValues(d.Handler).Observe(d.Latency.Seconds())
@@ -77,7 +155,7 @@ func (m *metrics) delivered(d dispatch.Attempt) {
 // acted counts an action.
 func (m *metrics) acted(d action.Done) {
 	handler := cmp.Or(d.Handler, engine.OwnActions)
-	m.actions.WithLabelValues(handler, d.Rule, d.Verb, string(d.Result)).Inc()
+	m.actions.WithLabelValues(handler, m.of(d.Rule), d.Verb, string(d.Result)).Inc()
 }
 
 // forget drops what was counted for rules and handlers that are gone. What of theirs is still in
@@ -100,9 +178,10 @@ func (m *metrics) forget(rules, handlers []string) {
 
 // watch adds the counts that the engine and the handlers keep.
 func (m *metrics) watch(
-	eng *engine.Engine, handlers *handlers, last func() *control.LastReload,
+	eng *engine.Engine, handlers *handlers, last func() *control.LastReload, server *rest.Config,
 ) {
-	m.registry.MustRegister(&engineCollector{eng, handlers, last}, manifestCollector{eng})
+	m.registry.MustRegister(
+		&engineCollector{eng, handlers, last, server, m.byRule}, manifestCollector{eng})
 }
 
 // engineCollector reads the engine's status at each scrape.
@@ -110,6 +189,8 @@ type engineCollector struct {
 	engine   *engine.Engine
 	handlers *handlers
 	last     func() *control.LastReload
+	server   *rest.Config // of the API server
+	byRule   bool
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -166,6 +247,11 @@ var (
 		"Open windows of the rule's count, with changes that count.", "rule")
 	ruleNextRound = desc("informd_rule_next_round_timestamp_seconds",
 		"When the rule is told of all members again, by its schedule or its resync.", "rule")
+	rulePaused = desc("informd_rule_paused", "1 while an operator has paused the rule.", "rule")
+	ruleSlowed = desc("informd_rule_slowed",
+		"1 while informd holds back the rule's events, because what it writes does not last.", "rule")
+	ruleLetters = desc("informd_rule_dead_letters",
+		"Events of the rule that were set aside. The rule may be gone.", "rule")
 	ruleDropped = desc("informd_rule_queue_dropped_total",
 		"Changes dropped because too many objects of one name waited.", "rule")
 
@@ -190,6 +276,11 @@ var (
 	handlerStray = desc("informd_handler_stray_answers_total",
 		"Answers that came after the time limit (late), or to events that were not with the handler "+
 			"(unknown).", "handler", "kind")
+	handlerCertificate = desc("informd_handler_certificate_expiration_timestamp_seconds",
+		"When the certificate expires that informd shows a remote handler (client), "+
+			"or the first of those that its endpoints have shown (server).", "handler", "certificate")
+	serverCertificate = desc("informd_api_client_certificate_expiration_timestamp_seconds",
+		"When the certificate expires that informd shows the API server.")
 	deadLetters = desc("informd_dead_letters",
 		"Events that were set aside because they could not be delivered.")
 	deadDropped = desc("informd_dead_letters_dropped_total",
@@ -198,6 +289,8 @@ var (
 	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
 	stateUnwritten = desc("informd_state_unwritten_records",
 		"Records of the state that are not on disk yet.")
+	stateAside = desc("informd_state_set_aside_timestamp_seconds",
+		"When a state was last set aside that informd could not use.")
 	stateDurable = desc("informd_state_durable",
 		"1 if informd can write the state, 0 while it cannot.")
 )
@@ -207,12 +300,14 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceHeard, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
-		ruleShortened, ruleAway, ruleDropped,
+		ruleShortened, ruleAway, ruleDropped, rulePaused, ruleSlowed, ruleLetters,
+		rulePending, ruleNextDue, ruleGathered, ruleNextEvent, ruleWindows, ruleNextRound,
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
 		handlerFailures, handlerReads, handlerRefused, handlerStray,
+		handlerCertificate, serverCertificate,
 		deadLetters, deadDropped,
 		reloadSuccessful, reloadSuccess,
-		stateBytes, stateUnwritten, stateDurable,
+		stateBytes, stateUnwritten, stateDurable, stateAside,
 	} {
 		out <- d
 	}
@@ -235,14 +330,76 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		counter(sourceSkipped, s.Unreadable, s.Name)
 		counter(indexErrors, s.IndexErrors, s.Name)
-		for event, n := range s.Deltas {
-			counter(sourceDeltas, n, s.Name, event.String())
+		for _, event := range delta.Types() {
+			counter(sourceDeltas, s.Deltas[event], s.Name, event.String())
 		}
 		for _, state := range source.States() {
 			gauge(sourceState, boolean(s.State == state), s.Name, state.String())
 		}
 	}
+	if c.byRule {
+		c.collectRules(status, gauge, counter)
+	}
+	for _, h := range status.Handlers {
+		gauge(handlerInFlight, float64(h.InFlight), h.Name)
+	}
+	for _, h := range c.handlers.hosts() {
+		s := h.Status()
+		gauge(handlerSlow, float64(s.Slow.Events), h.name)
+		counter(handlerRestarts, uint64(s.Restarts), h.name)
+		gauge(handlerReady, boolean(s.State == host.Running), h.name)
+		gauge(handlerFailures, float64(s.Failures), h.name)
+		counter(handlerReads, s.Reads, h.name)
+		counter(handlerRefused, s.Refused, h.name)
+		counter(handlerStray, s.Counts.Late, h.name, "late")
+		counter(handlerStray, s.Counts.Unknown, h.name, "unknown")
+		for _, state := range host.States() {
+			gauge(handlerState, boolean(s.State == state), h.name, string(state))
+			if _, remote := h.hosted.(*host.Remote); remote {
+				gauge(handlerEndpoint, float64(s.EndpointsIn(state)), h.name, string(state))
+			}
+		}
+		if remote, ok := h.hosted.(*host.Remote); ok {
+			if ends, ok := certificateEnds(nil, remote.CertificateFile()); ok {
+				gauge(handlerCertificate, float64(ends.Unix()), h.name, "client")
+			}
+			if ends := s.CertificateEnds(); !ends.IsZero() {
+				gauge(handlerCertificate, float64(ends.Unix()), h.name, "server")
+			}
+		}
+	}
+	if ends, ok := certificateEnds(c.server.CertData, c.server.CertFile); ok {
+		gauge(serverCertificate, float64(ends.Unix()))
+	}
+	gauge(deadLetters, float64(status.DeadLetters.Letters))
+	counter(deadDropped, status.DeadLetters.Dropped)
+	if last := c.last(); last != nil {
+		gauge(reloadSuccessful, boolean(last.Error == ""))
+		if !last.Success.IsZero() {
+			gauge(reloadSuccess, float64(last.Success.UnixMilli())/1000)
+		}
+	}
+	if s := status.State; s != nil {
+		gauge(stateBytes, float64(s.SizeBytes))
+		gauge(stateUnwritten, float64(s.Unwritten))
+		gauge(stateDurable, boolean(s.Trouble == ""))
+		if at := s.LastSetAside; !at.IsZero() {
+			gauge(stateAside, float64(at.UnixMilli())/1000)
+		}
+	}
+}
+
+// collectRules shows what there is of each rule.
+func (c *engineCollector) collectRules(
+	status engine.Status, gauge func(*prometheus.Desc, float64, ...string),
+	counter func(*prometheus.Desc, uint64, ...string),
+) {
+	letters := status.DeadLetters.ByRule
 	for _, r := range status.Rules {
+		gauge(rulePaused, boolean(r.Paused), r.Name)
+		gauge(ruleSlowed, boolean(r.Slowed), r.Name)
+		gauge(ruleLetters, float64(letters[r.Name]), r.Name)
+		delete(letters, r.Name)
 		counter(ruleMatches, r.Matches, r.Name)
 		counter(ruleErrors, r.Errors, r.Name)
 		counter(ruleOwn, r.Own, r.Name)
@@ -266,39 +423,28 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(ruleNextRound, float64(r.NextRound.UnixMilli())/1000, r.Name)
 		}
 	}
-	for _, h := range status.Handlers {
-		gauge(handlerInFlight, float64(h.InFlight), h.Name)
+	for rule, n := range letters { // of rules that are gone
+		gauge(ruleLetters, float64(n), rule)
 	}
-	for _, h := range c.handlers.hosts() {
-		s := h.Status()
-		gauge(handlerSlow, float64(s.Slow.Events), h.name)
-		counter(handlerRestarts, uint64(s.Restarts), h.name)
-		gauge(handlerReady, boolean(s.State == host.Running), h.name)
-		gauge(handlerFailures, float64(s.Failures), h.name)
-		counter(handlerReads, s.Reads, h.name)
-		counter(handlerRefused, s.Refused, h.name)
-		counter(handlerStray, s.Counts.Late, h.name, "late")
-		counter(handlerStray, s.Counts.Unknown, h.name, "unknown")
-		for _, state := range host.States() {
-			gauge(handlerState, boolean(s.State == state), h.name, string(state))
-			if _, remote := h.hosted.(*host.Remote); remote {
-				gauge(handlerEndpoint, float64(s.EndpointsIn(state)), h.name, string(state))
-			}
+}
+
+// certificateEnds returns when the first certificate of a PEM text expires, or of a file without a
+// text. ok is false if there is none, or it cannot be read.
+func certificateEnds(text []byte, file string) (at time.Time, ok bool) {
+	if len(text) == 0 && file != "" {
+		text, _ = os.ReadFile(file) // handlers and clients report what is wrong with it
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
 		}
-	}
-	gauge(deadLetters, float64(status.DeadLetters.Letters))
-	counter(deadDropped, status.DeadLetters.Dropped)
-	if last := c.last(); last != nil {
-		gauge(reloadSuccessful, boolean(last.Error == ""))
-		if !last.Success.IsZero() {
-			gauge(reloadSuccess, float64(last.Success.UnixMilli())/1000)
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			break
 		}
+		return certificate.NotAfter, true
 	}
-	if s := status.State; s != nil {
-		gauge(stateBytes, float64(s.SizeBytes))
-		gauge(stateUnwritten, float64(s.Unwritten))
-		gauge(stateDurable, boolean(s.Trouble == ""))
-	}
+	return time.Time{}, false
 }
 
 func boolean(b bool) float64 {

@@ -40,6 +40,7 @@ type runFlags struct {
 	kubeconfig, context string
 	listen              string
 	pprof, watch        bool
+	ruleMetrics         bool
 	logFormat, logLevel string
 	dryRun              bool
 	stateDir, control   string
@@ -130,6 +131,8 @@ mistakes.`,
 	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
 	f.StringVar(&flags.listen, "listen", "",
 		"`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
+	f.BoolVar(&flags.ruleMetrics, "rule-metrics", true,
+		"show metrics of each rule; false leaves them out where there are too many")
 	f.BoolVar(&flags.pprof, "pprof", false,
 		"serve profiles to everyone who reaches the address of --listen")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
@@ -182,7 +185,8 @@ func run(
 	if err != nil {
 		return err
 	}
-	metrics := newMetrics(flags.version)
+	metrics := newMetrics(flags.version, flags.ruleMetrics)
+	metrics.begin(compiled)
 	reviewer, err := rbac.NewReviewer(cluster.Config, cluster.HTTP)
 	if err != nil {
 		return err
@@ -217,7 +221,7 @@ func run(
 	lacks.follow(now.plan.Load, eng)
 	metrics.registry.MustRegister(lacks.gauge())
 	cache.read(now.names, eng)
-	metrics.watch(eng, handlers, now.last.Load)
+	metrics.watch(eng, handlers, now.last.Load, restConfig)
 	server, err := listen(flags.listen, newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
 	if err != nil {
 		return err

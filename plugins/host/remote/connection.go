@@ -8,6 +8,8 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -42,8 +44,11 @@ type Connection struct {
 }
 
 // New prepares a connection to one endpoint. It reads the certificates and sends nothing. The
-// caller calls Connect, and End in any case.
-func New(location Location, address netip.AddrPort, limit time.Duration) (*Connection, error) {
+// caller calls Connect, and End in any case. Once the endpoint has shown its certificate, the
+// connection calls ends with the time at which that expires, or has expired.
+func New(
+	location Location, address netip.AddrPort, limit time.Duration, ends func(time.Time),
+) (*Connection, error) {
 	config, err := location.TLS()
 	if err != nil {
 		return nil, err
@@ -52,8 +57,16 @@ func New(location Location, address netip.AddrPort, limit time.Duration) (*Conne
 		address: address, limit: limit,
 		gone: make(chan struct{}), left: make(chan struct{}),
 	}
-	c.conn, err = connect.New(
-		connect.TLS(config, func(err error) { c.fail(connect.ExplainTLS(err)) }), c.dialOnce)
+	config.VerifyConnection = func(s tls.ConnectionState) error { // all else has been verified
+		ends(s.PeerCertificates[0].NotAfter)
+		return nil
+	}
+	c.conn, err = connect.New(connect.TLS(config, func(err error) {
+		if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Cert != nil {
+			ends(e.Cert.NotAfter)
+		}
+		c.fail(connect.ExplainTLS(err))
+	}), c.dialOnce)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
