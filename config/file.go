@@ -16,6 +16,9 @@ type file struct {
 	text  string
 	lines []int // offsets at which lines start
 	runes []int // how many characters precede each block of runeBlock bytes
+	// within is the scalar of another file whose value the text is: a key of a ConfigMap. All
+	// positions are then in that file. It is zero for a file of its own.
+	within Text
 }
 
 const runeBlock = 1024
@@ -102,6 +105,9 @@ func (f *file) offset(line, column int) int {
 
 // position is the inverse of offset.
 func (f *file) position(offset int) Position {
+	if !f.within.IsZero() {
+		return f.within.Position(offset)
+	}
 	offset = min(max(offset, 0), len(f.text))
 	line := f.line(offset)
 	start, end := f.bounds(line)
@@ -114,6 +120,9 @@ func (f *file) position(offset int) Position {
 
 // mistake returns a mistake at offset with the text around it.
 func (f *file) mistake(offset int, message string) Mistake {
+	if !f.within.IsZero() {
+		return f.within.Mistake(offset, message)
+	}
 	pos := f.position(offset)
 	start, end := f.bounds(pos.Line - 1)
 	at := min(max(offset, start), end)

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,6 +63,38 @@ func (r *reader) definition(root *yaml.Node) bool {
 	}
 	r.config.Definitions = append(r.config.Definitions, Definition{At: r.text(kind), JSON: text})
 	return true
+}
+
+// configMap reads the manifests in the data of a ConfigMap: those of the keys that informd run would
+// read if the ConfigMap was mounted as a folder. It reports whether there are any.
+func (r *reader) configMap(root *yaml.Node) (isOne bool) {
+	apiVersion, kind := identity(root)
+	if !isString(apiVersion) || apiVersion.Value != "v1" || !isString(kind) ||
+		kind.Value != "ConfigMap" || !r.file.within.IsZero() {
+		return false
+	}
+	data := child(root, "data")
+	if data == nil || data.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i+1 < len(data.Content); i += 2 {
+		key, value := data.Content[i].Value, data.Content[i+1]
+		ext := filepath.Ext(key)
+		if ext != ".yaml" && ext != ".yml" || strings.HasPrefix(key, ".") || IsTestFile(key) ||
+			value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
+			continue
+		}
+		isOne = true
+		if text, bad := decode(File{Path: r.file.path, Data: []byte(value.Value)}); bad != nil {
+			r.mistake(value, "data.%s: %s", key, bad.Message)
+			r.markUnread(text)
+			continue
+		}
+		within := newFile(r.file.path, value.Value)
+		within.within = r.text(value)
+		r.parseText(within)
+	}
+	return isOne
 }
 
 // badDefinition reports a CustomResourceDefinition that is no JSON: at the values that are to blame, or

@@ -101,10 +101,14 @@ func (p *parser) parseFile(in File) {
 		p.markUnread(text)
 		return
 	}
-	f := newFile(in.Path, text)
-	limit := len(p.mistakes) + maxMistakesPerFile
+	p.parseText(newFile(in.Path, text))
+}
+
+// parseText reads the documents of a text.
+func (p *parser) parseText(f *file) {
+	text, limit := f.text, len(p.mistakes)+maxMistakesPerFile
 	for _, part := range split(f) {
-		p.parsePart(part, filepath.Dir(in.Path), limit)
+		p.parsePart(part, filepath.Dir(f.path), limit)
 		if len(p.mistakes) >= limit {
 			p.mistakes = append(p.mistakes, f.mistake(part.end,
 				fmt.Sprintf("%d mistakes; the rest of the file has not been checked",
@@ -127,7 +131,7 @@ func (p *parser) parsePart(part part, dir string, limit int) {
 	}
 	p.manifests++
 	r := &reader{parser: p, file: part.file, dir: dir, limit: limit, reported: map[*yaml.Node]bool{}}
-	if r.definition(root) {
+	if r.definition(root) || r.configMap(root) {
 		return
 	}
 	if !r.vet(root) {

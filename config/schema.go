@@ -23,13 +23,22 @@ func Schema() []byte {
 	manifest := mappingOf(manifestFields).schema()
 	manifest["allOf"] = kindsThen
 	definitions["manifest"] = manifest
-	// A CustomResourceDefinition may stand beside manifests.
+	// A CustomResourceDefinition may stand beside manifests, and a ConfigMap around them.
 	isDefinition := node{
 		"properties": node{
 			"apiVersion": node{"type": "string", "pattern": "^apiextensions\\.k8s\\.io/"},
 			"kind":       node{"const": "CustomResourceDefinition"},
 		},
 		"required": []string{"apiVersion", "kind"},
+	}
+	isConfigMap := node{
+		"properties": node{
+			"apiVersion": node{"const": "v1"}, "kind": node{"const": "ConfigMap"},
+			"data": node{"type": "object", "not": node{ // not all names are others
+				"propertyNames": node{"not": node{"type": "string", "pattern": `\.ya?ml$`}},
+			}},
+		},
+		"required": []string{"apiVersion", "kind", "data"},
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -39,7 +48,7 @@ func Schema() []byte {
 		"$schema":     "http://json-schema.org/draft-07/schema#",
 		"title":       "A manifest of informd",
 		"type":        "object",
-		"if":          isDefinition,
+		"if":          node{"anyOf": []node{isDefinition, isConfigMap}},
 		"else":        node{"$ref": "#/definitions/manifest"},
 		"definitions": definitions,
 	})

@@ -61,6 +61,8 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 				}
 			}
 			switch {
+			case err == nil && d.value.(map[string]any)["kind"] == "ConfigMap":
+				beyond++ // what is in its texts
 			case len(own) == 0 && err != nil:
 				t.Errorf("%s:%d: Parse accepts it, the schema does not: %v", f.Path, d.first, err)
 			case err == nil && len(structural) > 0:
