@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,8 @@ func NewCommand(version string) *cobra.Command {
 		Short: "Print the least rights that manifests need, or check an account against them",
 		Long: `Print the least rights that informd needs for manifests: a service account, a ClusterRole, a Role
 for each namespace, and their bindings, as YAML for kubectl apply -f -. A comment at each rule says
-which Source, Rule or Handler needs it. This needs no cluster.
+which Source, Rule or Handler needs it, and another one which namespaces must exist. This needs no
+cluster.
 
 Rights are limited to the namespaces and names that the manifests fix. Where an expression decides at
 run time, the right is wider, and a comment that begins with WIDE says why.
@@ -127,8 +129,27 @@ func (f *flags) print(p *plan.Plan, needs []rights.Need, to rights.Account) stri
 	for _, sentence := range rights.Unknown(p) {
 		b.WriteString(rights.Comment("", sentence))
 	}
-	b.WriteString(rights.Manifests(rights.Lines(needs), to))
+	lines := rights.Lines(needs)
+	if names := namespaces(lines, to); len(names) > 0 {
+		b.WriteString(rights.Comment("", fmt.Sprintf(
+			"kubectl apply needs the %s %s. This makes one: kubectl create namespace NAME",
+			cli.Plural(len(names), "namespace"), strings.Join(names, ", "))))
+	}
+	b.WriteString(rights.Manifests(lines, to))
 	return b.String()
+}
+
+// namespaces returns the namespaces of the manifests, without those that each cluster has. The
+// manifests do not make them: to apply a Namespace that exists could take its labels away.
+func namespaces(lines []rights.Line, to rights.Account) []string {
+	names := []string{to.Namespace}
+	for _, l := range lines {
+		names = append(names, l.Namespace)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return name == "" || name == "default" || strings.HasPrefix(name, "kube-")
+	})
 }
 
 // reviewer returns a Reviewer of the account that the flags name, and the API server's address.
