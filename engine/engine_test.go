@@ -212,7 +212,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 		t.Errorf("rules %+v and %+v", broken, fine)
 	}
 	if status.DeadLetters.Letters != 1 {
-		t.Errorf("%d dead letters, want the rejected one", status.DeadLetters)
+		t.Errorf("%v dead letters, want the rejected one", status.DeadLetters)
 	}
 }
 

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -44,6 +45,19 @@ func describeWrites(cfg *config.Config, p *plan.Plan) string {
 		}
 		if len(changes) > 0 {
 			b.WriteString(wrap("handler "+h.Name+" may "+strings.Join(changes, ", ")) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// describeUndoing returns a line for each rule that deletes again what it applies.
+func describeUndoing(p *plan.Plan) string {
+	var b strings.Builder
+	for _, r := range p.Rules {
+		if u, ok := r.Undoes(); ok {
+			fmt.Fprintf(&b, "rule %s deletes what it applies: after its %s.patch the object is no member, "+
+				"because %s is false,\n  and prune deletes what its %s.apply has applied\n",
+				r.Name, u.Patch, u.Condition, u.Apply)
 		}
 	}
 	return b.String()

@@ -1,45 +1,43 @@
-package offline
+package plan
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 
 	"github.com/informd/informd/engine/expr"
-	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// describeUndoing returns a line for each rule that deletes again what it applies: one of its patches
-// ends the membership of its own object, so that prune deletes what the same change has applied. It
-// has only what is certain, whatever the object is.
-func describeUndoing(p *plan.Plan) string {
-	var b strings.Builder
-	for _, r := range p.Rules {
-		if r.Prune == nil || r.Where == nil || r.When != nil { // a when can keep it from pruning
+// Undoing says that a rule deletes again what it applies: a patch ends the membership of its own
+// object, so that prune deletes what the same change has applied.
+type Undoing struct {
+	Patch     string // the action, as actions[1]
+	Apply     string // the action whose object is deleted
+	Condition string // of where: it is false once the patch is made
+}
+
+// Undoes returns how the rule deletes again what it applies. It returns only what is certain, whatever
+// the object is.
+func (r *Rule) Undoes() (u Undoing, ok bool) {
+	if r.Prune == nil || r.Where == nil || r.When != nil { // a when can keep it from pruning
+		return u, false
+	}
+	for i := range r.Actions.Each {
+		patch := &r.Actions.Each[i]
+		u = Undoing{Patch: patch.Label, Apply: appliedWith(r, patch)}
+		if u.Apply == "" {
 			continue
 		}
-		for i := range r.Actions.Each {
-			patch := &r.Actions.Each[i]
-			applied := appliedWith(r, patch)
-			if applied == "" {
-				continue
-			}
-			if broken := endedBy(r.Where, patch); broken != "" {
-				b.WriteString(fmt.Sprintf("rule %s deletes what it applies: after its %s the object is no "+
-					"member, because %s is false,\n  and prune deletes what its %s has applied\n",
-					r.Name, patch.Label+".patch", broken, applied+".apply"))
-				break
-			}
+		if u.Condition = endedBy(r.Where, patch); u.Condition != "" {
+			return u, true
 		}
 	}
-	return b.String()
+	return Undoing{}, false
 }
 
 // appliedWith returns the label of an apply that the rule prunes and that is never performed without
 // the patch, or "". patch is any action: "" if it is no such patch of the rule's own object.
-func appliedWith(r *plan.Rule, patch *rule.ActionTemplate) string {
+func appliedWith(r *Rule, patch *rule.ActionTemplate) string {
 	isOwn := patch.Resource == r.Source.Resource && patch.Namespace == nil && patch.Name == nil
 	if patch.PatchType != handler.MergePatch || !isOwn || patch.ForEach != nil {
 		return ""

@@ -1,15 +1,14 @@
-package offline
+package plan
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 )
 
-// check says of a rule that it deletes what it applies only if that is certain.
+// A rule is said to delete what it applies only if that is certain.
 func TestRulesThatUndoWhatTheyApply(t *testing.T) {
 	const apply = "apply: {resource: v1/configmaps, object: {metadata: {name: a, namespace: b}}}"
 	for why, c := range map[string]struct {
@@ -62,18 +61,18 @@ func TestRulesThatUndoWhatTheyApply(t *testing.T) {
 		text := fmt.Sprintf("apiVersion: informd.dev/v1alpha1\nkind: Source\nmetadata: {name: pods}\nspec: {resource: v1/pods}\n---\n"+
 			"apiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: copies}\nspec:\n  source: pods\n  where: %s\n  %s\n  actions:\n%s",
 			c.where, rest, actions.String())
-		_, p, err := manifests.Compile([]config.File{{Path: "a.yaml", Data: []byte(text)}}, nil)
-		if err != nil {
-			t.Errorf("%s: %v", why, err)
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(text)}})
+		p, more := Compile(cfg)
+		if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+			t.Errorf("%s: %v", why, mistakes)
 			continue
 		}
-		want := ""
+		want := Undoing{}
 		if c.want != "" {
-			want = "rule copies deletes what it applies: after its actions[1].patch the object is no member, because " +
-				c.want + " is false,\n  and prune deletes what its actions[0].apply has applied\n"
+			want = Undoing{Patch: "actions[1]", Apply: "actions[0]", Condition: c.want}
 		}
-		if got := describeUndoing(p); got != want {
-			t.Errorf("%s:\ngot  %q\nwant %q", why, got, want)
+		if got, ok := p.Rules[0].Undoes(); got != want || ok != (c.want != "") {
+			t.Errorf("%s: %+v, want %+v", why, got, want)
 		}
 	}
 }
