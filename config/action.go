@@ -235,6 +235,8 @@ func (r *reader) object(n *yaml.Node, what string) *Value {
 	switch {
 	case metadata == nil:
 		r.mistake(n, "%s needs metadata with a name", what)
+	case metadata.Kind != yaml.MappingNode && metadata.ShortTag() != "!!str": // an expression
+		r.mistake(metadata, "%s.metadata must be a mapping, not %s", what, describe(metadata))
 	case metadata.Kind == yaml.MappingNode && child(metadata, "generateName") != nil:
 		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would create another "+
 			"object each time the action is repeated: give the object a name", what)

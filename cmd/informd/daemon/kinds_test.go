@@ -59,7 +59,7 @@ func TestKindsThatComeLater(t *testing.T) {
 	var log strings.Builder
 	to := slog.New(slog.NewTextHandler(&log, nil))
 	now := &current{
-		engine: eng, handlers: new(handlers), handler: new(reloader), fitting: new(fitting), metrics: newMetrics("test"),
+		engine: eng, handlers: new(handlers), handler: new(reloader), fitting: new(fitting), metrics: newMetrics("test", true),
 		log: to, kinds: newKinds(cluster.Discovery, to), cfg: cfg,
 	}
 	now.plan.Store(compiled)
