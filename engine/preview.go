@@ -196,8 +196,15 @@ var deeds = map[string]string{
 func newDeeds(old *runningRule, r *plan.Rule) (does []string) {
 	of := func(r *plan.Rule) (all []string) {
 		if r.Actions != nil {
+			for _, kind := range r.Actions.Unserved {
+				all = append(all, fmt.Sprintf("applies or creates %s of %s, a kind that the cluster does not "+
+					"serve yet", kind.Kind, kind.GroupVersion()))
+			}
 			for _, a := range r.Actions.Each {
 				resource := a.Resource
+				if resource.Resource == "" { // its kind is not served
+					continue
+				}
 				if a.Subresource != "" {
 					resource.Resource += "/" + a.Subresource
 				}
