@@ -176,14 +176,14 @@ func TestQuietIsNoSilence(t *testing.T) {
 func TestSlowListIsNoSilence(t *testing.T) {
 	t.Parallel()
 	h := &hostile{list: func(w io.Writer, _ *http.Request) error {
-		_, err := io.WriteString(w, listHead)
-		for range 20 {
+		_, _ = io.WriteString(w, listHead)
+		for range 25 {
 			time.Sleep(100 * time.Millisecond)
-			if _, err = fmt.Fprintf(w, "%8192s", ""); err != nil { // more than a buffer
+			if _, err := fmt.Fprintf(w, "%8192s", ""); err != nil { // more than a buffer
 				return err
 			}
 		}
-		_, err = io.WriteString(w, podNamed("a", 10)+`]}`)
+		_, err := io.WriteString(w, podNamed("a", 10)+`]}`)
 		return err
 	}}
 	server := httptest.NewServer(h)
@@ -192,7 +192,7 @@ func TestSlowListIsNoSilence(t *testing.T) {
 	i := s.Informer(Selection{Resource: pods, Namespace: "shop"})
 	e := newEar()
 	i.Consume(consumer(e.hear))
-	s.tuning.progress = time.Second
+	s.tuning.progress = 2 * time.Second
 	run(t, s)
 	e.expect(t, "synced a 10")
 	awaitState(t, i, Synced)
