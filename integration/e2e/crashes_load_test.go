@@ -202,12 +202,17 @@ func (l *load) restart(c *cluster.Cluster) {
 }
 
 // killHandler kills the handler's process, which must be a newer one than last, at its work if
-// there is any left. Pauses between starts grow up to half a minute, unless endPause ends them.
+// there is any left. Pauses between starts grow up to half a minute, unless endPause ends them. An
+// event that is alone is spared: it may have been in flight at two kills, and a third would make it a
+// dead letter.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.Poll("a handler to be killed at work", func() bool {
 		pid = l.handler()
-		if pid == 0 || pid == last || l.daemon.Metric(`informd_handler_in_flight{handler="record"}`) == "0" &&
-			l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) != "0" {
+		if pid == 0 || pid == last {
+			return false
+		}
+		inFlight, _ := strconv.Atoi(l.daemon.Metric(`informd_handler_in_flight{handler="record"}`))
+		if inFlight < 2 && l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) != "0" {
 			return false
 		}
 		return syscall.Kill(pid, syscall.SIGKILL) == nil // it may just have been replaced

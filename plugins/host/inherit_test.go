@@ -65,6 +65,12 @@ func TestEndings(t *testing.T) {
 				s := c.spec
 				s.Confine = confinement
 				err := try(t, s, host.Options{})
+				for range 5 { // on a busy machine, to execute it may take too long
+					if err == nil || !strings.Contains(err.Error(), "could not be executed within") {
+						break
+					}
+					err = try(t, s, host.Options{})
+				}
 				if err == nil || !slices.ContainsFunc(strings.Split(c.want, "|"), func(want string) bool { return strings.Contains(err.Error(), want) }) {
 					t.Errorf("got %v, want …%s…", err, c.want)
 				}
