@@ -27,19 +27,25 @@ var kindName = regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]{0,62}$`)
 // isManifest reports whether n, the value of apply or create, is the object itself, and not a mapping
 // of resource and object.
 func isManifest(n *yaml.Node) bool {
-	if n.Kind != yaml.MappingNode || child(n, "object") != nil {
+	if n.Kind != yaml.MappingNode {
 		return false
 	}
-	if apiVersion, kind := identity(n); apiVersion != nil || kind != nil {
+	apiVersion, kind := identity(n)
+	hasMetadata := child(n, "metadata") != nil
+	switch {
+	case apiVersion != nil && kind != nil && hasMetadata: // object and resource may be fields of it
 		return true
+	case child(n, "object") != nil:
+		return false
 	}
-	return child(n, "metadata") != nil && child(n, "resource") == nil
+	return apiVersion != nil || kind != nil || hasMetadata && child(n, "resource") == nil
 }
 
 // manifestOf reads the object of an apply or a create that stands below the verb as a manifest. Its
 // resource follows from apiVersion and kind once all files are read: see nameKinds.
 func (r *reader) manifestOf(a *Action, n *yaml.Node, what string) {
-	if resource := child(n, "resource"); resource != nil {
+	resource := child(n, "resource")
+	if resource != nil && resource.Kind == yaml.ScalarNode && strings.Contains(resource.Value, "/") {
 		r.mistake(resource, "%s.resource goes with %[1]s.object: leave it out, because apiVersion "+
 			"and kind name the resource, or write {resource: …, object: …}", what)
 		return
@@ -212,8 +218,9 @@ var builtInKinds = sync.OnceValue(func() map[schema.GroupVersionKind]string {
 // unknownKind says that there is no such kind, and what its author probably meant. It returns "" for a
 // kind of a group that others than Kubernetes may have, if nobody can tell.
 func unknownKind(unknown schema.GroupVersionKind) string {
-	var beside []string // kinds of the same group and version
-	elsewhere := ""     // the best apiVersion of a kind of that name
+	var beside []string                     // kinds of the same group and version
+	elsewhere := ""                         // the best apiVersion of a kind of that name
+	isOurs := unknown.Group == "extensions" // Kubernetes itself has, or had, kinds of the group
 	for kind := range builtInKinds() {
 		version := kind.GroupVersion().String()
 		switch {
@@ -222,6 +229,10 @@ func unknownKind(unknown schema.GroupVersionKind) string {
 		case kind.Kind == unknown.Kind && (elsewhere == "" || isBetter(version, elsewhere)):
 			elsewhere = version
 		}
+		isOurs = isOurs || kind.Group == unknown.Group
+	}
+	if !isOurs { // Knative has a Service, too
+		return ""
 	}
 	slices.Sort(beside)
 	near := nearest.Name(unknown.Kind, beside)

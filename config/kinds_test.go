@@ -33,6 +33,9 @@ spec:
   - apply: {apiVersion: policy/v1, kind: NetworkPolicy, metadata: {name: a}}
   - apply: {apiVersion: apps/v1, kind: Deploymnt, metadata: {name: a}}
   - apply: {resource: v1/pods/status, object: {metadata: {name: a}}}
+  - apply: {apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}
+  - apply: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: a}, object: {a: 1}, resource: cpu}
+  - apply: {apiVersion: extensions/v1beta1, kind: Ingress, metadata: {name: a}}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -58,6 +61,7 @@ func TestKindsNameResources(t *testing.T) {
 		"v1/configmaps at ConfigMap", "networking.k8s.io/v1/networkpolicies at NetworkPolicy", "v1/endpoints at Endpoints",
 		"example.com/v1/sheep at Sheep", "example.com/v1/ at Wool", "policy/v1/ at NetworkPolicy", "apps/v1/ at Deploymnt",
 		"v1/pods at v1/pods/status", // the subresource stands apart
+		"serving.knative.dev/v1/ at Service", "batch.volcano.sh/v1alpha1/ at Job", "extensions/v1beta1/ at Ingress",
 	}
 	if diff := cmp.Diff(want, resources(read)); diff != "" {
 		t.Error(diff)
@@ -78,13 +82,16 @@ func TestKindsNameResources(t *testing.T) {
 	if got := resources(read)[4]; got != want[4] {
 		t.Errorf("in the first configuration it is named %s now", got)
 	}
-	if got := len(named.Unnamed()); got != 2 {
+	if got := len(named.Unnamed()); got != 5 {
 		t.Errorf("%d kinds have no name: %v", got, named.Unnamed())
 	}
 
 	const report = `a.yaml:20:47: no schema says which resource the kind Wool of example.com/v1 is: give its CustomResourceDefinition with -f, or write {resource: example.com/v1/PLURAL, object: …}
 a.yaml:21:42: there is no kind NetworkPolicy in policy/v1: write apiVersion: networking.k8s.io/v1
 a.yaml:22:40: there is no kind Deploymnt in apps/v1; did you mean "Deployment"?
+a.yaml:24:55: no schema says which resource the kind Service of serving.knative.dev/v1 is: give its CustomResourceDefinition with -f, or write {resource: serving.knative.dev/v1/PLURAL, object: …}
+a.yaml:25:58: no schema says which resource the kind Job of batch.volcano.sh/v1alpha1 is: give its CustomResourceDefinition with -f, or write {resource: batch.volcano.sh/v1alpha1/PLURAL, object: …}
+a.yaml:26:51: there is no kind Ingress in extensions/v1beta1: write apiVersion: networking.k8s.io/v1
 `
 	var got strings.Builder
 	for _, m := range read.MistakenKinds("-f") {

@@ -84,7 +84,7 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	if err != nil {
 		return control.ReloadedAll{}, mistaken(err)
 	}
-	done, err := c.takeUp(ctx, cfg, compiled)
+	done, err := c.switchTo(ctx, cfg, compiled)
 	if err == nil {
 		c.kinds.logUnserved(compiled)
 	}
@@ -100,8 +100,8 @@ func (c *current) load(ctx context.Context) (*config.Config, *plan.Plan, error) 
 	return c.kinds.named(ctx, cfg, compiled)
 }
 
-// takeUp takes up what differs in a configuration. The caller holds mu.
-func (c *current) takeUp(
+// switchTo replaces what differs in a configuration. The caller holds mu.
+func (c *current) switchTo(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan,
 ) (control.ReloadedAll, error) {
 	if c.needsFolders(compiled) {

@@ -3,10 +3,11 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	k8s "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -18,18 +19,31 @@ const (
 	// kindsTimeout bounds how long a start or a reload waits for the cluster to say which resources
 	// the kinds of manifests are.
 	kindsTimeout = 5 * time.Second
-	// kindsPeriod is how often informd asks for kinds that the cluster does not serve yet.
+	// kindsPeriod is how often informd asks for kinds that the cluster does not serve yet. If it cannot
+	// use one that it has found, it waits longer, up to maxPause.
 	kindsPeriod = 5 * time.Second
+	// kindsWait bounds how long such a kind waits for the informers of its rules, because operators'
+	// reloads wait meanwhile.
+	kindsWait = 2 * time.Second
 )
 
-// kinds knows from the cluster which resources the kinds of manifests below apply and create are.
+// kinds knows from the cluster which resources the kinds of manifests below apply and create are. It
+// is safe for concurrent use.
 type kinds struct {
 	resources discovery.ServerResourcesInterfaceWithContext
 	log       *slog.Logger
+
+	mu sync.Mutex
+	// last has what the cluster said last of each group and version that it was asked for: resources by
+	// kind. That holds while it does not answer.
+	last map[k8s.GroupVersion]map[string]string
 }
 
 func newKinds(client discovery.DiscoveryInterface, log *slog.Logger) *kinds {
-	return &kinds{discovery.ToServerResourcesInterfaceWithContext(client), log}
+	return &kinds{
+		resources: discovery.ToServerResourcesInterfaceWithContext(client), log: log,
+		last: make(map[k8s.GroupVersion]map[string]string),
+	}
 }
 
 // named returns a configuration, and its plan, in which the cluster has named the resources of kinds
@@ -54,31 +68,44 @@ func (k *kinds) named(
 	return cfg, compiled, nil
 }
 
-// ask returns the resources of kinds that the cluster serves.
+// ask returns the resources of kinds that the cluster serves, or served when it answered last.
 func (k *kinds) ask(ctx context.Context, all []k8s.GroupVersionKind) map[k8s.GroupVersionKind]string {
 	ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
 	defer cancel()
+	asked := make(map[k8s.GroupVersion]map[string]string)
 	found := make(map[k8s.GroupVersionKind]string)
-	var asked []k8s.GroupVersion
 	for _, kind := range all {
 		version := kind.GroupVersion()
-		if slices.Contains(asked, version) {
-			continue
+		if _, ok := asked[version]; !ok {
+			asked[version] = k.served(ctx, version)
 		}
-		asked = append(asked, version)
-		served, err := k.resources.ServerResourcesForGroupVersionWithContext(ctx, version.String())
-		if err != nil {
-			k.log.Debug("the cluster does not say which resources a group and version has",
-				"apiVersion", version.String(), "error", err)
-			continue
-		}
-		for _, r := range served.APIResources {
-			if !strings.Contains(r.Name, "/") {
-				found[version.WithKind(r.Kind)] = r.Name
-			}
+		if resource, ok := asked[version][kind.Kind]; ok {
+			found[kind] = resource
 		}
 	}
 	return found
+}
+
+// served returns the resources of a group and version, by kind.
+func (k *kinds) served(ctx context.Context, version k8s.GroupVersion) map[string]string {
+	answer, err := k.resources.ServerResourcesForGroupVersionWithContext(ctx, version.String())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil && !apierrors.IsNotFound(err) {
+		k.log.Debug("the cluster does not say which resources a group and version has",
+			"apiVersion", version.String(), "error", err)
+		return k.last[version]
+	}
+	byKind := make(map[string]string)
+	if err == nil {
+		for _, r := range answer.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				byKind[r.Kind] = r.Name
+			}
+		}
+	}
+	k.last[version] = byKind // which nobody changes any more
+	return byKind
 }
 
 // logUnserved logs the rules that wait for kinds.
@@ -102,21 +129,30 @@ func eachUnserved(p *plan.Plan, visit func(rule string, kind k8s.GroupVersionKin
 	}
 }
 
-// awaitKinds takes up kinds once the cluster serves them, until ctx ends. It reads no manifest.
+// awaitKinds gives rules the kinds that they wait for once the cluster serves them, until ctx ends. It
+// reads no manifest.
 func (c *current) awaitKinds(ctx context.Context) {
+	pause := kindsPeriod
 	for {
 		select {
-		case <-time.After(kindsPeriod):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		if err := c.nameKinds(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("a kind that the cluster serves now was not taken up", "error", err)
+		err := c.nameKinds(ctx)
+		if err == nil {
+			pause = kindsPeriod
+			continue
 		}
+		if pause == kindsPeriod && ctx.Err() == nil {
+			c.log.Warn("informd cannot switch a rule to a kind that the cluster serves now, and tries again",
+				"error", err)
+		}
+		pause = min(2*pause, maxPause)
 	}
 }
 
-// nameKinds takes up the kinds that the cluster serves now.
+// nameKinds gives rules the kinds that the cluster serves now.
 func (c *current) nameKinds(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +163,9 @@ func (c *current) nameKinds(ctx context.Context) error {
 	if err != nil || cfg == c.cfg || len(cfg.Unnamed()) == len(c.cfg.Unnamed()) {
 		return err
 	}
-	if _, err := c.takeUp(ctx, cfg, compiled); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, kindsWait)
+	defer cancel()
+	if _, err := c.switchTo(ctx, cfg, compiled); err != nil {
 		return err
 	}
 	c.log.Info("the cluster serves a kind now that a rule has waited for")

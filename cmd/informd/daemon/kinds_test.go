@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
@@ -83,7 +86,7 @@ func TestKindsThatComeLater(t *testing.T) {
 		return strings.Contains(status.Failure, why)
 	})
 	if err := now.nameKinds(ctx); err != nil || now.cfg != cfg {
-		t.Errorf("a kind that is not served was taken up: %v", err)
+		t.Errorf("a rule was switched to a kind that is not served: %v", err)
 	}
 	if len(acted) > 0 {
 		t.Errorf("there was an action: %v", <-acted)
@@ -91,7 +94,7 @@ func TestKindsThatComeLater(t *testing.T) {
 
 	server.Serve(sheep, "Sheep", true)
 	if err := now.nameKinds(ctx); err != nil || now.cfg == cfg {
-		t.Fatalf("it was not taken up: %v", err)
+		t.Fatalf("the rule was not switched to it: %v", err)
 	}
 	select {
 	case d := <-acted:
@@ -100,6 +103,21 @@ func TestKindsThatComeLater(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("there was no action")
+	}
+	// The manifests do not name the kind. What the cluster said of it holds while it does not answer.
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if strings.HasPrefix(r.URL.Path, "/apis/example.com/") {
+			return &apierrors.NewServiceUnavailable("away").ErrStatus
+		}
+		return nil
+	})
+	if read, _, err := now.kinds.named(ctx, cfg, compiled); err != nil || len(read.Unnamed()) > 0 {
+		t.Errorf("while the cluster does not answer, it is forgotten: %v, %v", read.Unnamed(), err)
+	}
+	server.Fail(nil)
+	server.Withdraw(sheep)
+	if read, _, err := now.kinds.named(ctx, cfg, compiled); err != nil || len(read.Unnamed()) != 1 {
+		t.Errorf("it is not served any more, and its resource is known: %v", err)
 	}
 	next, p := now.cfg, now.plan.Load()
 	if again, samePlan, err := now.kinds.named(ctx, next, p); again != next || samePlan != p || err != nil {
