@@ -128,7 +128,7 @@ const (
 )
 
 // Results returns all results of an attempt.
-func Results() []Result { return []Result{Done, Retried, Lost, Rejected, Dead, Cancelled} }
+func Results() []Result { return []Result{Done, Idle, Retried, Lost, Rejected, Dead, Cancelled} }
 
 // gateRetry is the pause after Recipient.Ready failed.
 const gateRetry = time.Second

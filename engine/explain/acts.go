@@ -33,7 +33,9 @@ type OwnAction struct {
 type Acts struct {
 	Event string `json:"event"` // the type of the change
 	// IsNow says that the actions are evaluated now, with what is looked up as it is now.
-	IsNow   bool        `json:"now,omitempty"`
+	IsNow bool `json:"now,omitempty"`
+	// LooksUp says that the values are those of the last event, and what is looked up is as it is now.
+	LooksUp bool        `json:"lookedUpNow,omitempty"`
 	Actions []OwnAction `json:"actions"`
 	// Prunes says that the rule deletes what it has applied and no longer asks for.
 	Prunes bool `json:"prunes,omitempty"`
@@ -59,6 +61,7 @@ func (c *Case) acts(x *Explanation) {
 	}
 	x.Acts = c.considered(d, now)
 	x.Acts.IsNow = !isLast
+	x.Acts.LooksUp = isLast && (c.Rule.Actions.ReadsIndex() || len(c.Rule.Actions.Lookups()) > 0)
 }
 
 // considered says what the rule's own actions make of a change. If its object is nil, or its old
@@ -235,7 +238,7 @@ func (x *Explanation) whyIdle() string {
 		return "each if was false, or its forEach empty"
 	}
 	as := x.Acts
-	if as.IsNow || as.Made() > 0 { // the values are others now
+	if as.IsNow || as.LooksUp || as.Made() > 0 { // the values may be others now
 		unknown := Acts{}
 		for _, one := range as.Actions {
 			one.ForEach, one.If = nil, nil

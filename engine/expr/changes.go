@@ -167,10 +167,11 @@ func (c *compiler) followsFromBoth(n *ast.BinaryNode) (v any, ok bool) {
 	return nil, false
 }
 
-// isThere reports whether a node is a whole state that the change certainly has.
+// isThere reports whether a node is a whole state that the change certainly has. That is never old: an
+// updated Secret that waited over a restart comes without it.
 func (c *compiler) isThere(node ast.Node) bool {
 	name, ok := unchained(node).(*ast.IdentifierNode)
-	return ok && (name.Value == "object" || name.Value == "old" && c.options.event == "updated")
+	return ok && name.Value == "object"
 }
 
 func (c *compiler) followsFromCall(name string, arguments []ast.Node) (v any, ok bool) {

@@ -310,7 +310,12 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Reason, a.Message,
 	} {
 		m.fits(v, as, expr.Typed{})
-		m.goTemplate(v)
+		if v == a.Message { // which may say anything: informd check mentions it
+			continue
+		}
+		if mistake, found := GoTemplate(v); found {
+			m.add(mistake)
+		}
 	}
 	m.resource(a.Resource, a.ResourceAt)
 	target := m.target(a, source)
@@ -326,16 +331,18 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 // ofGo matches a field of an object as templates of Go have it.
 var ofGo = regexp.MustCompile(`\{\{-?\s*\.((?:metadata|spec|status|data)(?:\.\w+)+)`)
 
-// goTemplate reports a template of Go in a text that nobody else evaluates.
-func (m *fitting) goTemplate(v *config.Value) {
+// GoTemplate finds a template of Go in a text that nobody but informd evaluates. v may be nil.
+func GoTemplate(v *config.Value) (is config.Mistake, found bool) {
 	if v == nil || v.Kind != config.ValueTemplate {
-		return
+		return is, false
 	}
 	text := v.Text.String()
-	if at := ofGo.FindStringSubmatchIndex(text); at != nil {
-		m.add(v.Text.Mistake(at[0], fmt.Sprintf("{{ }} is the syntax of Go and Helm, and stays as it "+
-			"is here: write ${object.%s}", text[at[2]:at[3]])))
+	at := ofGo.FindStringSubmatchIndex(text)
+	if at == nil {
+		return is, false
 	}
+	return v.Text.Mistake(at[0], fmt.Sprintf("{{ }} is the syntax of Go and Helm, and stays as it "+
+		"is here: write ${object.%s}", text[at[2]:at[3]])), true
 }
 
 // target returns the objects that an action is about. If its resource is mistaken, they may be

@@ -121,7 +121,7 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
 		// what other tools evaluate, and lines that end
-		{`{actions: [{event: {reason: X, message: "of {{ .metadata.name }}"}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
+		{`{actions: [{event: {name: "of-{{ .metadata.name }}", reason: X}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
 		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.spec.owner.name}`},
 		{`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas}\n"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: a block below | ends with a line break, and so is text; write |-`},
 		{`{where: object.metadata.namespace == "a" and object.metadata.namespace == "b", handler: log}`, `object.metadata.namespace == "a"|the condition is never true: object.metadata.namespace has one value at a time`},
@@ -280,6 +280,8 @@ func TestNoMisfits(t *testing.T) {
 		`{actions: [{apply: {resource: v1/configmaps, object: "${ {metadata: {name: \"x\"}} }"}}]}`,
 		`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x}, any: {thing: 1}}}}]}`,
 		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
+		`{actions: [{event: {reason: X, message: "the template {{ .status.phase }} is broken"}}]}`,
+		`{events: [updated], actions: [{if: old == nil, event: {reason: X}}]}`, // a Secret after a restart
 		`{actions: [{event: {reason: X, message: "write {{ .Values.x }}, {{ name }} or {{"}}]}`,
 		`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {text: "{{ .metadata.name }}"}}}}]}`,
 		`{handler: log, when: event == "added" or object.spec.replicas != old.spec.replicas}`,

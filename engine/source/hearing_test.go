@@ -177,7 +177,7 @@ func TestSlowListIsNoSilence(t *testing.T) {
 	t.Parallel()
 	h := &hostile{list: func(w io.Writer, _ *http.Request) error {
 		_, _ = io.WriteString(w, listHead)
-		for range 25 {
+		for range 55 {
 			time.Sleep(100 * time.Millisecond)
 			if _, err := fmt.Fprintf(w, "%8192s", ""); err != nil { // more than a buffer
 				return err
@@ -192,7 +192,7 @@ func TestSlowListIsNoSilence(t *testing.T) {
 	i := s.Informer(Selection{Resource: pods, Namespace: "shop"})
 	e := newEar()
 	i.Consume(consumer(e.hear))
-	s.tuning.progress = 2 * time.Second
+	s.tuning.progress = 5 * time.Second
 	run(t, s)
 	e.expect(t, "synced a 10")
 	awaitState(t, i, Synced)

@@ -303,7 +303,8 @@ metadata: {name: all}
 spec: {source: pods, handler: print}
 `
 
-// systemd takes the unit without a word: a field that it does not know would be left out.
+// systemd takes the unit without a word: a field that it does not know would be left out. It is not
+// installed for the sake of this test, because it would be the system's own.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -318,7 +319,10 @@ func TestUnit(t *testing.T) {
 	if err := os.WriteFile(path, []byte(installed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
+	out, _ := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput()
+	for line := range strings.Lines(string(out)) { // others may be about the system's own units
+		if strings.Contains(line, "informd") {
+			t.Error(line)
+		}
 	}
 }

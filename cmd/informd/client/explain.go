@@ -363,6 +363,8 @@ func writeActs(
 		change = "if it were synced now"
 	case x.State == "":
 		change = "this change"
+	case x.Acts.LooksUp:
+		change = "the last event, with what is looked up as it is now"
 	}
 	for i := range x.Acts.Actions {
 		a := &x.Acts.Actions[i]

@@ -96,7 +96,8 @@ func (m *metrics) begin(p *plan.Plan) {
 		m.latency.WithLabelValues(handler)
 		m.attempts.WithLabelValues(handler)
 		for _, result := range dispatch.Results() {
-			if result != dispatch.Lost || r.Handler != "" { // no process, nothing that goes away
+			// No process, nothing that goes away; and only a rule that acts alone has nothing to do.
+			if isAlone := r.Handler == ""; isAlone && result != dispatch.Lost || !isAlone && result != dispatch.Idle {
 				m.deliveries.WithLabelValues(handler, rule, string(result))
 			}
 		}

@@ -116,10 +116,12 @@ func TestSeriesBeginAtZero(t *testing.T) {
 		}
 		want := map[string]bool{}
 		for handler, rule := range map[string]string{"oncall": of("told"), "(actions)": of("copies")} {
-			for _, result := range dispatch.Results() {
-				if handler == "oncall" || result != dispatch.Lost {
-					want[fmt.Sprintf("informd_handler_deliveries_total %s %s %s", handler, result, rule)] = true
-				}
+			results := "done idle retry reject dead cancelled"
+			if handler == "oncall" {
+				results = "done retry lost reject dead cancelled"
+			}
+			for _, result := range strings.Fields(results) {
+				want[fmt.Sprintf("informd_handler_deliveries_total %s %s %s", handler, result, rule)] = true
 			}
 			want["informd_handler_attempt_seconds "+handler] = true
 			want["informd_handler_delivery_latency_seconds "+handler] = true

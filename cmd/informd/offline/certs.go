@@ -102,18 +102,29 @@ type pair struct {
 func writeCerts(dir string, names []string, now time.Time) (lines []string, err error) {
 	server, client := filepath.Join(dir, "server"), filepath.Join(dir, "client")
 	for _, path := range []string{server, client} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		switch _, err := os.Lstat(path); {
+		case err == nil:
 			return nil, fmt.Errorf("%s is there already: move it away, or name another folder", path)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
 		}
 	}
 	ca, isNew, err := authority(dir, now)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range []string{dir, server, client} {
-		if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for _, path := range []string{server, client} {
+		if err := os.Mkdir(path, 0o700); err != nil {
 			return nil, err
 		}
+		defer func() {
+			if err != nil { // half of it would be in the way of the next run
+				_ = os.RemoveAll(path)
+			}
+		}()
 	}
 	if isNew {
 		if err := ca.write(dir, "ca"); err != nil {
@@ -182,7 +193,11 @@ func authority(dir string, now time.Time) (ca pair, isNew bool, err error) {
 		return pair{loaded.Leaf, key}, false, nil
 	}
 	for _, path := range []string{certFile, keyFile} {
-		if _, at := os.Lstat(path); !errors.Is(at, fs.ErrNotExist) {
+		switch _, at := os.Lstat(path); {
+		case errors.Is(at, fs.ErrNotExist):
+		case at != nil:
+			return ca, false, at
+		default:
 			return ca, false, fmt.Errorf("%s is there already, and the authority cannot be used: %w; "+
 				"move it away, or name another folder", path, err)
 		}

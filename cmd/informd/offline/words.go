@@ -49,7 +49,8 @@ func describeUnused(cfg *config.Config, p *plan.Plan) string {
 // cut matches a comment that is probably the rest of the text before it, such as "rollout #3 of 5".
 var cut = regexp.MustCompile(`^#(\d|\S*\$\{)`)
 
-// describeCut returns a line for each text of a rule that seems to go on in a comment of YAML.
+// describeCut returns a line for each text of a rule that seems to go on in a comment of YAML, and for
+// each message that seems to wait for Go or Helm.
 func describeCut(cfg *config.Config) string {
 	var b strings.Builder
 	var look func(v *config.Value)
@@ -76,6 +77,9 @@ func describeCut(cfg *config.Config) string {
 				a.Object, a.Patch, a.Reason, a.Message,
 			} {
 				look(v)
+			}
+			if is, found := plan.GoTemplate(a.Message); found {
+				fmt.Fprintf(&b, "%s: %s\n", is.Position, is.Message)
 			}
 		}
 	}
