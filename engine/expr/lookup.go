@@ -42,6 +42,12 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 		return operand{}, c.errorf(first, noName)
 	}
 	if !slices.Contains(c.options.Indexes, name) {
+		for _, source := range slices.Sorted(maps.Keys(c.options.Sources)) {
+			if slices.Contains(c.options.Sources[source], name) {
+				return operand{}, c.errorf(first, "the rule's source has no index %s, and source %s has: "+
+					`write lookup("%[2]s.%[1]s", …)`, name, source)
+			}
+		}
 		return operand{}, c.errorf(first, "the rule's source has no index %q%s",
 			clip(name), suggestOrList(name, c.options.Indexes))
 	}

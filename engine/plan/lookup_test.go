@@ -80,6 +80,7 @@ func TestMistakesOfLookups(t *testing.T) {
 	for name, c := range map[string]struct{ rule, want string }{
 		"an unknown source":      {`when: 'any(lookup("node.byName", "x"), true)'`, `unknown source "node"; did you mean nodes?`},
 		"an unknown index":       {`when: 'any(lookup("nodes.byNam", "x"), true)'`, `source nodes has no index "byNam"; did you mean byName?`},
+		"another's index":        {`when: 'any(byIndex("byName", "x"), true)'`, `the rule's source has no index byName, and source nodes has: write lookup("nodes.byName", …)`},
 		"in where":               {`where: 'any(lookup("nodes.byName", "x"), true)'`, "where cannot use lookup()"},
 		"in what is attached":    {`attach: {n: 'lookup("nodes.byName")'}`, "lookup takes 2 arguments, not 1"},
 		"attached parts":         {`attach: {n: 'map(lookup("nodes.byName", "x"), .spec)'}`, "attach sends whole objects"},

@@ -357,14 +357,14 @@ func writeActs(
 	if x.Acts == nil {
 		return
 	}
-	change := "the last event"
+	whose := fmt.Sprintf("for the last event (%s)", x.Acts.Event)
 	switch {
 	case x.Acts.IsNow:
-		change = "if it were synced now"
+		whose = "if it were synced now"
 	case x.State == "":
-		change = "this change"
+		whose = fmt.Sprintf("for this change (%s)", x.Acts.Event)
 	case x.Acts.LooksUp:
-		change = "the last event, with what is looked up as it is now"
+		whose += ", with what is looked up as it is now"
 	}
 	for i := range x.Acts.Actions {
 		a := &x.Acts.Actions[i]
@@ -372,8 +372,7 @@ func writeActs(
 		if i == 0 {
 			name = "actions"
 		}
-		row(name, "%s, %s %s: %s, for %s (%s)",
-			a.Label, a.Verb, a.Resource, madeText(a), change, x.Acts.Event)
+		row(name, "%s, %s %s: %s, %s", a.Label, a.Verb, a.Resource, madeText(a), whose)
 		if a.ForEach != nil {
 			row("", "forEach: %s", resultOf(a.ForEach))
 			parts(a.ForEach)
