@@ -49,7 +49,8 @@ func (c *Case) acts(x *Explanation) {
 	a := c.LastAttempt
 	isGone := a != nil && a.Type == delta.Deleted
 	isLast := isGone || a != nil && c.Object != nil && c.Object.ResourceVersion() == a.Version
-	if c.Rule.Actions == nil || !isLast && x.Standing != Member {
+	isRefused := x.When != nil && x.When.Part != nil && x.When.Part.isFalse()
+	if c.Rule.Actions == nil || !isLast && (x.Standing != Member || isRefused) {
 		return
 	}
 	d, now := delta.Delta{Type: delta.Synced, Object: c.Object}, c.Now
