@@ -125,6 +125,11 @@ func (r *reader) foreign(root *yaml.Node) bool {
 		!isString(kind) || slices.Contains(kinds, kind.Value) {
 		return false
 	}
+	if apiVersion.Value == "v1" && kind.Value == "ConfigMap" && r.file.within.IsZero() { // others are read
+		r.mistake(kind, "no key of this ConfigMap's data holds manifests: informd reads keys that end in "+
+			".yaml or .yml, do not begin with a dot, and are no tests")
+		return true
+	}
 	r.mistake(apiVersion, "a %s of %s is not a manifest of informd: informd reads %s of %s",
 		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), manifestVersion)
 	return true

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
@@ -336,5 +339,34 @@ func TestRetryRule(t *testing.T) {
 	}
 	if _, err := e.RetryRule("r", ""); err == nil {
 		t.Error("a paused rule was retried")
+	}
+}
+
+// Until the API server has identified the cluster, nobody knows what the saved state holds.
+func TestStatusWhileTheStateIsNotLoaded(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.put("a", "1")
+	var away atomic.Bool
+	away.Store(true)
+	l.server.Fail(func(*http.Request) *metav1.Status {
+		if away.Load() {
+			return &apierrors.NewServiceUnavailable("away").ErrStatus
+		}
+		return nil
+	})
+	e, stop := l.start(mapSource+aRule("r", ""), new(teller))
+	defer stop()
+	if _, err := e.Letters(); !e.Status().IsLoading || !errors.Is(err, errNotRestored) {
+		t.Errorf("the state counts as loaded: %v", err)
+	}
+	away.Store(false)
+	for deadline := time.Now().Add(patience); e.Status().IsLoading; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the state is never loaded")
+		}
+	}
+	if letters, err := e.Letters(); len(letters) > 0 || err != nil {
+		t.Errorf("there are letters: %v, %v", letters, err)
 	}
 }

@@ -23,6 +23,9 @@ type Status struct {
 	Metrics     []MetricStatus
 	DeadLetters dispatch.LetterBoxStats
 	State       *state.Status // nil if nothing is kept
+	// IsLoading says that the saved state has not been read, because the API server has not identified
+	// the cluster. What it holds, such as letters and deliveries that wait, is not counted yet.
+	IsLoading bool
 	// IsStopping says that Run's context has ended: no delivery begins, and those in flight end.
 	IsStopping bool
 }
@@ -117,7 +120,9 @@ type HandlerStatus struct {
 
 // Status returns the current state.
 func (e *Engine) Status() Status {
-	status := Status{DeadLetters: e.dead.Stats(), IsStopping: e.stopping.Load()}
+	status := Status{
+		DeadLetters: e.dead.Stats(), IsLoading: !e.hasLetters(), IsStopping: e.stopping.Load(),
+	}
 	if e.store != nil {
 		s := e.store.Status()
 		status.State = &s

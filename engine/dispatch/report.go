@@ -78,8 +78,11 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 
 // done says in the log what an attempt has done.
 var done = map[trail.Verdict]string{
-	trail.Done: "delivered", trail.Tried: "dry run: nothing was done", trail.Acted: "actions performed", trail.Pruned: "pruned, without other actions",
-	trail.Idle: "no action to perform",
+	trail.Done:   "delivered",
+	trail.Tried:  "dry run: nothing was done",
+	trail.Acted:  "actions performed",
+	trail.Pruned: "pruned, without other actions",
+	trail.Idle:   "no action to perform",
 }
 
 // reportDone logs what an attempt that succeeded has done.

@@ -122,6 +122,9 @@ func TestMisfits(t *testing.T) {
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
 		// what other tools evaluate, and lines that end
 		{`{actions: [{event: {name: "of-{{ .metadata.name }}", reason: X}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
+		{`{actions: [{delete: {namespace: "{{ .metadata.namespace }}", name: x}}]}`, `{{ .metadata|{{ }} is the syntax`},
+		{`{actions: [{delete: {name: x, uid: "{{ .metadata.uid }}"}}]}`, `{{ .metadata|{{ }} is the syntax`},
+		{`{actions: [{delete: {name: x, resourceVersion: "{{ .metadata.resourceVersion }}"}}]}`, `{{ .metadata|{{ }} is the syntax`},
 		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.spec.owner.name}`},
 		{`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas}\n"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: a block below | ends with a line break, and so is text; write |-`},
 		{`{where: object.metadata.namespace == "a" and object.metadata.namespace == "b", handler: log}`, `object.metadata.namespace == "a"|the condition is never true: object.metadata.namespace has one value at a time`},

@@ -256,6 +256,23 @@ func TestExplainActions(t *testing.T) {
 	b.explains("always", "Its last change (deleted), 2s ago, was not delivered: the change before it still waited, and they cancelled each other out.")
 }
 
+// What a rule has looked up for its last event may be something else now: why it did nothing is told
+// without values, and that the values shown are those of now.
+func TestExplainActionsThatLookUp(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes,
+		"kind: Source, metadata: {name: others}, spec: {resource: v1/secrets, indexes: {byType: object.type}}",
+		`kind: Rule, metadata: {name: looks}, spec: {source: maps, actions: [{patch: {resource: v1/configmaps, name: other, merge: {data: {seen: x}}}, if: 'len(lookup("others.byType", "Opaque")) > 1'}]}`)
+	b.must(b.Advance(time.Second))
+	b.put("a", "1")
+	b.must(b.Advance(time.Second))
+	b.must(b.Apply("others", []byte(`{"kind":"Secret","metadata":{"namespace":"shop","name":"s"},"type":"Opaque"}`)))
+	x := b.explains("looks", "No action for its last event (added), 1s ago: if was false.")
+	if !x.Acts.LooksUp || x.Acts.IsNow {
+		t.Errorf("%+v", x.Acts)
+	}
+}
+
 // It says since when an object is a member only if it has seen all that may have ended that.
 func TestExplainSinceWhen(t *testing.T) {
 	t.Parallel()

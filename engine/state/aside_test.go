@@ -113,7 +113,7 @@ func TestStatesThatAreSetAside(t *testing.T) {
 				t.Error(err)
 			}
 			if log.count("level=ERROR") != 1 || log.count(c.message) == 0 {
-				t.Errorf("logged %s", log.b.String())
+				t.Errorf("logged %s", log.text())
 			}
 			closed(t, s)
 		})

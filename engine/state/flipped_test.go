@@ -93,7 +93,7 @@ func TestWholeLogsAreNotReported(t *testing.T) {
 	s := open(t, dir, Options{Logger: said.logger()})
 	found, err := s.Letters()
 	if len(found) != 3 || err != nil || said.count("level=ERROR") > 0 {
-		t.Errorf("%d letters, %v; logged %s", len(found), err, said.b.String())
+		t.Errorf("%d letters, %v; logged %s", len(found), err, said.text())
 	}
 	closed(t, s)
 }

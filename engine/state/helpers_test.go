@@ -205,11 +205,15 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.b.Write(p)
 }
 
-func (j *journal) count(text string) int {
+func (j *journal) text() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return strings.Count(j.b.String(), text)
+	return j.b.String()
 }
+
+// count counts the text in what has been logged. The status is ahead of the log: what changes it logs
+// afterwards.
+func (j *journal) count(text string) int { return strings.Count(j.text(), text) }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 

@@ -124,7 +124,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 				r.written()
 				eventually(t, "that is logged", func() bool { return log.count("durable again") > 0 })
 				if n := log.count("durable again"); n != 1 || !l.lane.Room(1) {
-					t.Errorf("logged %s", log.b.String())
+					t.Errorf("logged %s", log.text())
 				}
 				for range 50 {
 					l.change()
@@ -132,7 +132,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 			}
 			r.stop()
 			if n := log.count("the disk never became writable"); (n == 0) != heals {
-				t.Errorf("logged %s", log.b.String())
+				t.Errorf("logged %s", log.text())
 			}
 			again := open(t, "/state", onMemory(memory))
 			defer closed(t, again)
@@ -238,7 +238,7 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 			disk.heal()
 			l.written()
 			if aside := s.Status().SetAside; len(aside) != 1 || !strings.HasSuffix(aside[0], "-"+why) || log.count(explanations[why]) != 1 {
-				t.Errorf("set aside: %v, logged %s", aside, log.b.String())
+				t.Errorf("set aside: %v, logged %s", aside, log.text())
 			}
 			l.stop()
 			again := open(t, "/state", onMemory(memory))

@@ -127,13 +127,15 @@ func TestSickDisk(t *testing.T) {
 				if status := l.Status(); status.Unwritten == 0 || status.Unwritten > 400 || status.TroubleSince.IsZero() || l.lane.Room(1) {
 					t.Errorf("%+v, room %v", status, l.lane.Room(1))
 				}
+				eventually(t, "the trouble is logged", func() bool { return log.count("NOT durable") > 0 })
 				if log.count("NOT durable") != 1 || log.count("durable again") != 0 {
-					t.Errorf("logged %s", log.b.String())
+					t.Errorf("logged %s", log.text())
 				}
 				disk.heal()
 				l.written()
+				eventually(t, "its end is logged", func() bool { return log.count("durable again") > 0 })
 				if log.count("durable again") != 1 || !l.lane.Room(1) {
-					t.Errorf("logged %s", log.b.String())
+					t.Errorf("logged %s", log.text())
 				}
 			}
 			disk.heal()
@@ -276,7 +278,7 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		}
 		l.stop() // must return
 		if log.count(c.says) != 1 || log.count(lost)+log.count(late) != 1 || log.count(c.reason) == 0 {
-			t.Errorf("%d records: logged %s", c.records, log.b.String())
+			t.Errorf("%d records: logged %s", c.records, log.text())
 		}
 		if is := l.IsWritten(); is != (c.records == 0) {
 			t.Errorf("%d records: written: %v", c.records, is)
@@ -329,7 +331,7 @@ func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
 	l.record(1)
 	l.stop()
 	if log.count("the disk never became writable") != 1 || l.IsWritten() {
-		t.Errorf("written: %v; logged %s", l.IsWritten(), log.b.String())
+		t.Errorf("written: %v; logged %s", l.IsWritten(), log.text())
 	}
 	if trouble := l.Status().Trouble; !strings.HasPrefix(trouble, "it cannot be opened: cannot make the state directory /state: ") {
 		t.Errorf("the trouble is %q", trouble) // it must not read like an order

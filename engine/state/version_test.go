@@ -99,10 +99,10 @@ func TestStateOfANewerVersion(t *testing.T) {
 				t.Errorf("set aside: %v", aside)
 			}
 			if log.count("level=ERROR") != 1 || log.count(explanations[otherVersion]) != 1 {
-				t.Errorf("logged %s", log.b.String())
+				t.Errorf("logged %s", log.text())
 			}
 			if log.count("the state in "+dir+" was written by") != 1 {
-				t.Errorf("it does not say which state: %s", log.b.String())
+				t.Errorf("it does not say which state: %s", log.text())
 			}
 			closed(t, s)
 		})
@@ -149,14 +149,14 @@ func TestUpgradeIsLogged(t *testing.T) {
 		s := open(t, dir, Options{Version: "v0.2.0", Logger: log.logger()})
 		closed(t, s)
 		if n := log.count("level=WARN"); n != want {
-			t.Errorf("%d warnings, want %d: %s", n, want, log.b.String())
+			t.Errorf("%d warnings, want %d: %s", n, want, log.text())
 		}
 		if want == 0 {
 			break
 		}
 		for _, text := range []string{"from=1", "to=2", "writtenBy=v0.1.0", "move " + filepath.Join(dir, storeName) + " away"} {
 			if log.count(text) != 1 {
-				t.Errorf("the log does not say %q: %s", text, log.b.String())
+				t.Errorf("the log does not say %q: %s", text, log.text())
 			}
 		}
 	}

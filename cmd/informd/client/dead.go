@@ -45,7 +45,8 @@ func newDeadListCommand(flags *controlFlags) *cobra.Command {
 	var chosen selection
 	var output string
 	cmd := &cobra.Command{
-		Use:   "list [--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] [--since DURATION] [-o wide|json]",
+		Use: "list [--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] " +
+			"[--since DURATION] [-o wide|json]",
 		Short: "List dead letters, the oldest first",
 		Long: `List dead letters, the oldest first. The ids are short: the other commands take them so, and
 whole. The column SINCE THEN says "delivered" if a later event of the object has been delivered to
@@ -80,6 +81,9 @@ The table fits the terminal. -o wide cuts nothing, adds columns, and has a line 
 			as, now := newShape(out, output), time.Now()
 			if kinds := kindsOf(letters); areMany(letters, kinds) && !as.wide {
 				return writeKinds(out, kinds, len(letters), flags, chosen, as, now)
+			}
+			if len(letters) == 0 && !chosen.isAll() {
+				return none(out, "no dead letters of these; without flags, informd dead list shows all")
 			}
 			return writeLetters(out, letters, as, now)
 		})
@@ -124,7 +128,8 @@ func writeKinds(
 		return err
 	}
 	chosen.rule, chosen.reason = kinds[0].rule, kinds[0].reason
-	_, err := fmt.Fprintf(w, "\n%d dead letters; -o wide lists each. To retry those of the first line:\n    %s\n",
+	_, err := fmt.Fprintf(w, "\n%d dead letters; -o wide lists each. "+
+		"To retry those of the first line:\n    %s\n",
 		n, flags.command(append([]string{"dead", "retry"}, chosen.args()...)...))
 	return err
 }

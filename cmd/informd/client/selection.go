@@ -60,6 +60,9 @@ func (s *selection) args() (args []string) {
 	return args
 }
 
+// isAll reports whether it chooses all letters.
+func (s *selection) isAll() bool { return *s == selection{} }
+
 // find asks the daemon for the letters of the selection, the oldest first.
 func (s *selection) find(
 	ctx context.Context, c *control.Client, now time.Time,
@@ -122,10 +125,11 @@ func kindsOf(letters []control.Letter) (kinds []kind) {
 	return kinds
 }
 
-// differing matches what differs between reasons of one kind: uids, times taken, and long numbers
-// such as ports and resource versions. Codes of HTTP are shorter.
-var differing = regexp.MustCompile(
-	`\b([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9.]+(ms|µs|s)|\d{4,})\b`)
+// differing matches what differs between reasons of one kind: uids, dates, times of day, times taken,
+// and long numbers such as ports and resource versions. Codes of HTTP are shorter.
+var differing = regexp.MustCompile(`\b([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
+	`|(\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d([.,]\d+)?(Z|[-+]\d\d:?\d\d)?|\d{4}[-/]\d\d[-/]\d\d` +
+	`|[0-9.]+(ms|µs|s)|\d{4,})\b`)
 
 // reasonOf returns why a letter died, without what only concerns its own object. The reason contains
 // it.

@@ -19,6 +19,8 @@ func TestReasonsThatTablesShowChooseTheirLetters(t *testing.T) {
 		},
 		`pods "…" not found`:                        {`pods "web-0" not found`, `pods "db" not found`},
 		"no answer within …":                        {"no answer within 30s", "no answer within 1.5s"},
+		"late since …":                              {"late since 2026-11-28T07:33:12Z", "late since 2026-11-28 07:33:13.25+01:00"},
+		"late at …, said …":                         {"late at 07:33:12, said 2026/11/28", "late at 08:00:00.123456, said 2026-12-01"},
 		"dial tcp 10.0.0.1:443 from port …":         {"dial tcp 10.0.0.1:443 from port 40122", "dial tcp 10.0.0.1:443 from port 9911"},
 		"a copy named …-copy has uid … and is late": {"a copy named web-0-copy has uid 4751dc2f-b708-42a3-a823-6098a3cea0e4 and is late", "a copy named db-copy has uid 0bc5bc61-d8c3-492d-83d0-b3760dd2bfc3 and is late"},
 		strings.Repeat("x", reasonWidth-1) + "…":    {strings.Repeat("x", 500), strings.Repeat("x", 400)},

@@ -378,8 +378,15 @@ func writeStore(w io.Writer, s *control.StateStatus, now time.Time) error {
 	if !s.Durable {
 		durable = "NO" + cli.Because(s.Trouble)
 	}
+	if s.Loading && s.Durable {
+		durable = "not loaded yet: the API server has not identified the cluster, " +
+			"and what the state holds is not counted above"
+	}
 	t := newTable(w, "durable", durable)
 	t.row("directory", s.Directory)
+	if s.Loading {
+		return t.flush()
+	}
 	t.row("size", size(s.SizeBytes))
 	unwritten := fmt.Sprintf("%d %s", s.Unwritten, cli.Plural(s.Unwritten, "record"))
 	if s.Unwritten > 0 {

@@ -407,9 +407,12 @@ type StateStatus struct {
 	Unwritten      int       `json:"unwritten"` // records
 	UnwrittenBytes int64     `json:"unwrittenBytes"`
 	LastWrite      time.Time `json:"lastWrite,omitzero"`
-	Durable        bool      `json:"durable"`
-	Trouble        string    `json:"trouble,omitempty"`  // why it is not durable
-	SetAside       []string  `json:"setAside,omitempty"` // folders with unusable states
+	// Loading says that the saved state has not been read, because the API server has not identified
+	// the cluster. What it holds is not counted yet.
+	Loading  bool     `json:"loading,omitempty"`
+	Durable  bool     `json:"durable"`
+	Trouble  string   `json:"trouble,omitempty"`  // why it is not durable
+	SetAside []string `json:"setAside,omitempty"` // folders with unusable states
 }
 
 // Query asks for objects of a source. An empty field does not narrow it.

@@ -68,7 +68,7 @@ func (b *backend) Status() control.Status {
 		Stopping:    status.IsStopping,
 		DeadLetters: status.DeadLetters.Letters,
 		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),
-		Handlers: b.hosts(status.Handlers), Metrics: metricStatus(status.Metrics), Store: store(status.State),
+		Handlers: b.hosts(status.Handlers), Metrics: metricStatus(status.Metrics), Store: store(status.State, status.IsLoading),
 		Reload: b.current.last.Load(),
 		Rights: b.rights.status(),
 	}
@@ -194,14 +194,14 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 }
 
 // store returns nil for a daemon without state.
-func store(s *state.Status) *control.StateStatus {
+func store(s *state.Status, isLoading bool) *control.StateStatus {
 	if s == nil {
 		return nil
 	}
 	return &control.StateStatus{
 		Directory: s.Dir, SizeBytes: s.SizeBytes,
 		Unwritten: s.Unwritten, UnwrittenBytes: s.UnwrittenBytes,
-		LastWrite: s.LastWrite, Durable: s.Trouble == "", Trouble: s.Trouble, SetAside: s.SetAside,
+		LastWrite: s.LastWrite, Loading: isLoading, Durable: s.Trouble == "", Trouble: s.Trouble, SetAside: s.SetAside,
 	}
 }
 

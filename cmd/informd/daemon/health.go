@@ -82,10 +82,14 @@ func readiness(
 		}
 		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, problem)
 	}
-	if s := status.State; s != nil && s.Trouble == "" {
-		b.WriteString("    state: durable\n")
-	} else if s != nil {
+	switch s := status.State; {
+	case s == nil:
+	case s.Trouble != "":
 		b.WriteString("    state: NOT durable\n")
+	case status.IsLoading:
+		b.WriteString("    state: not loaded yet\n")
+	default:
+		b.WriteString("    state: durable\n")
 	}
 	if last != nil && last.Error != "" {
 		b.WriteString("    manifests: NOT reloaded\n")

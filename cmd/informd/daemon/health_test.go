@@ -57,6 +57,10 @@ not ready; informd status says why
 	if ready || report != want {
 		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
 	}
+	_, report = readiness(engine.Status{State: new(state.Status), IsLoading: true}, &handlers{}, nil, nil)
+	if want := "    state: not loaded yet\nready\n"; report != want {
+		t.Errorf("got\n%s\nwant\n%s", report, want)
+	}
 	_, report = readiness(engine.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said})
 	if want := "    rights: not known\nready\n"; report != want {
 		t.Errorf("got\n%s\nwant\n%s", report, want)

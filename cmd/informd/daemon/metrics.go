@@ -96,8 +96,12 @@ func (m *metrics) begin(p *plan.Plan) {
 		m.latency.WithLabelValues(handler)
 		m.attempts.WithLabelValues(handler)
 		for _, result := range dispatch.Results() {
-			// No process, nothing that goes away; and only a rule that acts alone has nothing to do.
-			if isAlone := r.Handler == ""; isAlone && result != dispatch.Lost || !isAlone && result != dispatch.Idle {
+			// A rule that acts alone has no process that can go away. No other is ever idle.
+			never := dispatch.Idle
+			if r.Handler == "" {
+				never = dispatch.Lost
+			}
+			if result != never {
 				m.deliveries.WithLabelValues(handler, rule, string(result))
 			}
 		}
@@ -372,7 +376,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	if ends, ok := certificateEnds(c.server.CertData, c.server.CertFile); ok {
 		gauge(serverCertificate, float64(ends.Unix()))
 	}
-	gauge(deadLetters, float64(status.DeadLetters.Letters))
+	if !status.IsLoading {
+		gauge(deadLetters, float64(status.DeadLetters.Letters))
+	}
 	counter(deadDropped, status.DeadLetters.Dropped)
 	if last := c.last(); last != nil {
 		gauge(reloadSuccessful, boolean(last.Error == ""))
@@ -380,7 +386,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(reloadSuccess, float64(last.Success.UnixMilli())/1000)
 		}
 	}
-	if s := status.State; s != nil {
+	if s := status.State; s != nil && !(status.IsLoading && s.Trouble == "") {
 		gauge(stateBytes, float64(s.SizeBytes))
 		gauge(stateUnwritten, float64(s.Unwritten))
 		gauge(stateDurable, boolean(s.Trouble == ""))
@@ -397,19 +403,22 @@ func (c *engineCollector) collectRules(
 ) {
 	letters := status.DeadLetters.ByRule
 	for _, r := range status.Rules {
-		gauge(rulePaused, boolean(r.Paused), r.Name)
 		gauge(ruleSlowed, boolean(r.Slowed), r.Name)
-		gauge(ruleLetters, float64(letters[r.Name]), r.Name)
-		delete(letters, r.Name)
 		counter(ruleMatches, r.Matches, r.Name)
 		counter(ruleErrors, r.Errors, r.Name)
 		counter(ruleOwn, r.Own, r.Name)
+		counter(ruleShortened, r.Queue.Shortened, r.Name)
+		counter(ruleDropped, r.Queue.Dropped, r.Name)
+		if status.IsLoading { // what follows is in the saved state
+			continue
+		}
+		gauge(rulePaused, boolean(r.Paused), r.Name)
+		gauge(ruleLetters, float64(letters[r.Name]), r.Name)
+		delete(letters, r.Name)
 		gauge(ruleDepth, float64(r.Queue.Waiting), r.Name)
 		gauge(ruleDelayed, float64(r.Queue.Delayed), r.Name)
 		gauge(ruleBytes, float64(r.Queue.Bytes), r.Name)
 		gauge(ruleAge, r.Queue.OldestAge.Seconds(), r.Name)
-		counter(ruleShortened, r.Queue.Shortened, r.Name)
-		counter(ruleDropped, r.Queue.Dropped, r.Name)
 		gauge(ruleAway, float64(r.Queue.Away), r.Name)
 		gauge(rulePending, float64(r.Pending), r.Name)
 		if r.Pending > 0 {

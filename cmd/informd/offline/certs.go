@@ -192,6 +192,10 @@ func authority(dir string, now time.Time) (ca pair, isNew bool, err error) {
 		}
 		return pair{loaded.Leaf, key}, false, nil
 	}
+	if _, at := os.Lstat(certFile); at == nil && errors.Is(err, fs.ErrNotExist) {
+		return ca, false, fmt.Errorf("%s is there and its key is not: put %s back, so that the same "+
+			"authority issues the new certificates, or name another folder", certFile, keyFile)
+	}
 	for _, path := range []string{certFile, keyFile} {
 		switch _, at := os.Lstat(path); {
 		case errors.Is(at, fs.ErrNotExist):

@@ -153,7 +153,7 @@ func TestCertsRefuses(t *testing.T) {
 		{"no names", []string{dir}, "--names: name the host in the handler's spec.address"},
 		{"an address", []string{dir, "--names", "dns:///oncall.shop.svc:8443"}, `"dns:///oncall.shop.svc:8443" is neither a DNS name`},
 		{"a port", []string{dir, "--names", "a,oncall:8443"}, `"oncall:8443" is neither a DNS name`},
-		{"another's file", []string{dir, "--names", "oncall"}, dir + "/ca.crt is there already, and the authority cannot be used"},
+		{"no key", []string{dir, "--names", "oncall"}, dir + "/ca.crt is there and its key is not: put " + dir + "/ca.key back"},
 	} {
 		if _, err := certs(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want …%s…", c.why, err, c.want)
