@@ -370,3 +370,24 @@ func TestStatusWhileTheStateIsNotLoaded(t *testing.T) {
 		t.Errorf("there are letters: %v, %v", letters, err)
 	}
 }
+
+// The status names a rule that waits for a retry after a restart, too.
+func TestStatusShowsFailuresBeforeARestart(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.put("a", "1")
+	h := &teller{answer: func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("busy")) }}
+	for _, want := range []string{"busy", "shop/a failed before informd started, attempt 1"} {
+		e, stop := l.start(mapSource+aRule("r", ""), h)
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			said := e.Status().Rules[0].Failure
+			if strings.HasSuffix(said, want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the status says %q, want %q", said, want)
+			}
+		}
+		stop()
+	}
+}

@@ -192,15 +192,28 @@ func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
 
 // failure describes the last failure while something waits for a retry.
 func (r *runningRule) failure() string {
+	if r.lane.Stats().Delayed == 0 {
+		return ""
+	}
 	f, ok := r.lane.LastFailure()
 	switch {
-	case !ok || r.lane.Stats().Delayed == 0:
-		return ""
+	case !ok:
+		return r.failureBefore()
 	case f.Confidential:
 		f.Reason = "not shown, as it may quote a secret"
 	}
 	at := f.At.UTC().Format(time.TimeOnly)
 	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, at, f.Attempt, f.Reason)
+}
+
+// failureBefore describes a failure before informd started, of which nobody keeps the reason.
+func (r *runningRule) failureBefore() string {
+	for _, key := range r.lane.Delayed() {
+		if now := r.lane.Look(key); now.HasFirst && now.First.Failures > 0 {
+			return fmt.Sprintf("%s failed before informd started, attempt %d", key, now.First.Attempts)
+		}
+	}
+	return ""
 }
 
 // remoteness orders the states by how far they are from synced.

@@ -353,7 +353,7 @@ func (d *database) reportLost(number uint64, from, size int64) {
 	if from < size {
 		d.fail.logger.Error("the end of a log of the state cannot be read: informd goes on from the cut "+
 			"before it; events are repeated, and dead letters, pauses and timers since then are lost. "+
-			"Unless the machine lost power, look at the disk",
+			"Unless the machine lost power or the disk was full, look at the disk",
 			"log", logName(number), "dir", d.dir, "readable", from, "lost", size-from)
 	}
 }

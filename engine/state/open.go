@@ -156,7 +156,7 @@ func (s *Store) warnOfOthers() {
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		s.opts.Logger.Warn("other users can write to the state directory: "+
-			"chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
+			"chmod it to 0700", "dir", s.dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 }
 

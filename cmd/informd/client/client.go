@@ -111,7 +111,8 @@ func (f *controlFlags) ask(do func(*control.Client) error) error {
 	err = do(control.NewClient(socket))
 	if errors.Is(err, control.ErrNotRunning) {
 		err = fmt.Errorf("%w: start it with informd run, "+
-			"or say where it is with --control SOCKET or --state-dir DIR", err)
+			"or say where it is with --control SOCKET or --state-dir DIR; "+
+			"if it runs, its log says why it has no socket there", err)
 	}
 	if said, ok := errors.AsType[*control.Error](err); ok {
 		err = errors.New(cli.Printable(said.Message)) // another program may have answered

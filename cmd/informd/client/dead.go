@@ -45,8 +45,8 @@ func newDeadListCommand(flags *controlFlags) *cobra.Command {
 	var chosen selection
 	var output string
 	cmd := &cobra.Command{
-		Use: "list [--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] " +
-			"[--since DURATION] [-o wide|json]",
+		Use: "list [--rule NAME] [--handler NAME] [-n NAMESPACE] [--name NAME] " +
+			"[--reason TEXT] [--since DURATION] [-o wide|json]",
 		Short: "List dead letters, the oldest first",
 		Long: `List dead letters, the oldest first. The ids are short: the other commands take them so, and
 whole. The column SINCE THEN says "delivered" if a later event of the object has been delivered to
@@ -201,7 +201,7 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 		Short: "Show a dead letter and the event that the handler received",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("give the id of one dead letter; informd dead list shows them")
+				return errors.New("give the id of one dead letter; informd dead list -o wide shows them")
 			}
 			return nil
 		},
@@ -277,11 +277,11 @@ func newDeadActCommand(
 	var chosen selection
 	var all, yes bool
 	cmd := &cobra.Command{
-		Use: name + " ID…|--all|[--rule NAME] [--handler NAME] [-n NAMESPACE] [--reason TEXT] " +
-			"[--since DURATION] [--yes]",
+		Use: name + " ID…|--all|[--rule NAME] [--handler NAME] [-n NAMESPACE] [--name NAME] " +
+			"[--reason TEXT] [--since DURATION] [--yes]",
 		Short: short,
 		Long: long + `
-Choose them by id as informd dead list shows it, by flags, or take all of them.
+Choose them by id as informd dead list -o wide shows it, by flags, or take all of them.
 
 ` + whichLetters + `
 On a terminal, the command asks before it takes several letters that flags choose. --yes answers.

@@ -85,8 +85,15 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 		"unusable":   "mend the source: informd needs to list and watch",
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
-	if strings.HasPrefix(s.Reason, "the API server refuses the credentials") {
+	switch {
+	case strings.HasPrefix(s.Reason, "the API server refuses the credentials"):
 		todo = "renew informd's credentials; informd then goes on by itself"
+	case strings.Contains(s.Reason, "x509: "):
+		todo = "informd tries again; look at the kubeconfig's server and certificate-authority, " +
+			"and at the API server's certificate"
+	case strings.Contains(s.Reason, "HTTP request to an HTTPS server"),
+		strings.Contains(s.Reason, "HTTP response to HTTPS client"):
+		todo = "informd tries again; mend http:// or https:// in the kubeconfig's server"
 	}
 	if isWrong {
 		add(todo, "source %s is %s%s", s.Name, s.State, after(": ", s.Reason))

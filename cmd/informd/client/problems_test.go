@@ -131,11 +131,14 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 	}
 }
 
-// If the API server refuses the credentials, it is they that are to be mended.
-func TestAdviceOnRefusedCredentials(t *testing.T) {
+// What is to be mended follows from the reason.
+func TestAdviceOnFailingSources(t *testing.T) {
 	for reason, want := range map[string]string{
-		"the API server refuses the credentials: Unauthorized": "renew informd's credentials; informd then goes on by itself",
-		"500 Internal Server Error":                            "informd tries again; look at the API server",
+		"the API server refuses the credentials: Unauthorized":                             "renew informd's credentials; informd then goes on by itself",
+		"500 Internal Server Error":                                                        "informd tries again; look at the API server",
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority": "informd tries again; look at the kubeconfig's server and certificate-authority, and at the API server's certificate",
+		"http: server gave HTTP response to HTTPS client":                                  "informd tries again; mend http:// or https:// in the kubeconfig's server",
+		"Client sent an HTTP request to an HTTPS server.":                                  "informd tries again; mend http:// or https:// in the kubeconfig's server",
 	} {
 		s := control.Status{Sources: []control.SourceStatus{{Name: "pods", State: "failing", Reason: reason}}}
 		if got := problems(s, new(controlFlags), time.Now())[0].todo; got != want {

@@ -17,8 +17,8 @@ import (
 // selection chooses dead letters by what they are about and why they died. The zero value chooses
 // all.
 type selection struct {
-	rule, handler, namespace, reason string
-	since                            time.Duration // 0: however long ago they died
+	rule, handler, namespace, name, reason string
+	since                                  time.Duration // 0: however long ago they died
 }
 
 // addFlags adds the flags that choose letters: the same ones to each command that takes letters.
@@ -29,6 +29,7 @@ func (s *selection) addFlags(cmd *cobra.Command, flags *controlFlags) {
 	f.StringVar(&s.handler, "handler", "", "choose those of the handler `NAME`")
 	completeFlag(cmd, "handler", flags.completer(1, handlerNames))
 	f.StringVarP(&s.namespace, "namespace", "n", "", "choose those of objects in `NAMESPACE`")
+	f.StringVar(&s.name, "name", "", "choose those of objects with the `NAME`")
 	f.StringVar(&s.reason, "reason", "",
 		"choose those whose reason contains `TEXT`, in which … stands for any text")
 	f.DurationVar(&s.since, "since", 0,
@@ -51,7 +52,7 @@ func (s *selection) args() (args []string) {
 	}
 	for _, flag := range [][2]string{
 		{"--rule", s.rule}, {"--handler", s.handler}, {"--namespace", s.namespace},
-		{"--reason", s.reason}, {"--since", since},
+		{"--name", s.name}, {"--reason", s.reason}, {"--since", since},
 	} {
 		if flag[1] != "" {
 			args = append(args, flag[0], flag[1])
@@ -69,7 +70,7 @@ func (s *selection) find(
 ) ([]control.Letter, error) {
 	letters, err := c.Letters(ctx, s.rule, s.handler)
 	return slices.DeleteFunc(letters, func(l control.Letter) bool {
-		return s.namespace != "" && l.Namespace != s.namespace ||
+		return s.namespace != "" && l.Namespace != s.namespace || s.name != "" && l.Name != s.name ||
 			s.since > 0 && l.Died.Before(now.Add(-s.since)) ||
 			!contains(cli.Printable(l.Reason), s.reason)
 	}), err

@@ -226,7 +226,7 @@ func TestErrors(t *testing.T) {
 		{"letters of a rule by its former name", func(ctx context.Context) error { _, err := c.Letters(ctx, "calm", ""); return err }, http.StatusNotFound, "the rule calm is called quiet now"},
 		{"letters of an unknown rule", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
 		{"letters of an unknown handler", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},
-		{"an unknown letter", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x"; informd dead list shows them. It may have been retried or dropped, or have made room for newer ones`},
+		{"an unknown letter", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x"; informd dead list -o wide shows them. It may have been retried or dropped, or have made room for newer ones`},
 		{"no choice", act(LetterChoice{}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
 		{"two choices", act(LetterChoice{All: true, Rule: "quiet"}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
 		{"more than fits", act(LetterChoice{IDs: []string{strings.Repeat("x", maxBody)}}), http.StatusRequestEntityTooLarge, "the request is larger than 4 MiB: ask for less at a time"},

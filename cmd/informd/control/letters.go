@@ -45,7 +45,7 @@ func (a answers) letter(w *answer, r *http.Request) error {
 }
 
 func noLetter(id string) *Error {
-	return problem(http.StatusNotFound, "no dead letter %.300q; informd dead list shows them. "+
+	return problem(http.StatusNotFound, "no dead letter %.300q; informd dead list -o wide shows them. "+
 		"It may have been retried or dropped, or have made room for newer ones", id)
 }
 

@@ -41,8 +41,8 @@ func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.
 	}
 	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
 	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
-		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this "+
-			"informd; give --control SOCKET to put it elsewhere", "error", err)
+		log.Error("no control socket: commands such as informd status cannot ask this informd; "+
+			"give --control SOCKET to put it elsewhere", "error", err)
 		return nil, nil
 	}
 	return server, err

@@ -109,6 +109,11 @@ func compileFiles(files []config.File, paths []string, k known) (*config.Config,
 // everything that cannot be read.
 func (m *reader) readAll(paths []string) ([]config.File, error) {
 	for _, path := range paths {
+		if path == "-" || strings.Contains(path, "://") {
+			m.failures = append(m.failures,
+				fmt.Errorf("-f %s: informd reads manifests from files and folders only", path))
+			continue
+		}
 		path = filepath.Clean(path)
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			m.walk(path)

@@ -108,6 +108,9 @@ func (f *flags) validate() (rights.Account, error) {
 		return rights.Account{}, fmt.Errorf("--service-account %q: want NAMESPACE/NAME, such as informd/informd", f.account)
 	case f.output != "" && f.output != "json":
 		return rights.Account{}, fmt.Errorf("-o must be json, not %q", f.output)
+	case strings.Contains(f.as, "/"):
+		return rights.Account{}, fmt.Errorf("--as %q: want a user; that of a service account is "+
+			"system:serviceaccount:NAMESPACE:NAME", f.as)
 	case f.check:
 	case f.output != "":
 		return rights.Account{}, errors.New("-o goes with --check: without it, informd rbac prints YAML")

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,8 +94,15 @@ func (c madeUpCache) add(d document, isFixed bool) error {
 	decoder := json.NewDecoder(bytes.NewReader(d.json))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&sources); err != nil {
-		return d.mistake("%w: want objects with apiVersion and kind, or sources by their names, "+
-			"each with indexes and objects", err)
+		what := "neither an object with apiVersion and kind, nor sources by their names, " +
+			"each with indexes and objects"
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+			return d.mistake("%s: %s cannot be a %s", what, e.Field, e.Value)
+		}
+		if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return d.mistake("%s: a source has no field %s", what, field)
+		}
+		return d.mistake("%s", what)
 	}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		source := c[name]

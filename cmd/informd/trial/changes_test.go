@@ -87,11 +87,14 @@ func TestChangesFromKubectl(t *testing.T) {
 func TestNoEvent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events")
 	for text, want := range map[string]string{
-		"A":                 ":1: not an event. An event is what the log builtin writes",
-		"[1]":               ":1: not an event. An event is what the log builtin writes",
-		`{"event": 1}`:      `:1: not an event: its field "event" cannot be a number`,
-		`{"metadata": "x"}`: `:1: not an event: its field "metadata" cannot be a string`,
-		`{"verb": "x"}`:     `:1: not an event: it has no field "event". An event is`,
+		"A":                             ":1: not an event. An event is what the log builtin writes",
+		"[1]":                           ":1: not an event. An event is what the log builtin writes",
+		`{"event": 1}`:                  `:1: not an event: its field "event" cannot be a number`,
+		`{"metadata": "x"}`:             `:1: not an event: its field "metadata" cannot be a string`,
+		`{"verb": "x"}`:                 `:1: not an event: it has no field "event". An event is`,
+		`{"event": "add", "name": "a"}`: `:1: not an event: its event is "add": want added, updated, deleted, synced`,
+		`{"event": "added", "name": "a", "attemp": 3}`:   `:1: not an event: it has no field "attemp"; did you mean attempt?`,
+		`{"event": "added", "name": "a", "items": [{}]}`: `:1: not an event: items[0]: its event is "": want added`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

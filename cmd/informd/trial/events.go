@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -178,7 +181,8 @@ func (s subject) rule() config.Rule {
 }
 
 const whatIsAnEvent = "An event is what the log builtin writes, informd dead show -o json prints, " +
-	"or an object as kubectl get -o yaml prints it"
+	"an object as kubectl get -o yaml prints it, or a change as informd record or " +
+	"kubectl get --output-watch-events prints it"
 
 // eventOf returns the event that a document is, or that it is about.
 func eventOf(d document) (ev handler.Event, err error) {
@@ -209,6 +213,9 @@ func eventOf(d document) (ev handler.Event, err error) {
 		if ev.Event == "" {
 			return ev, d.mistake("not an event: it has no field \"event\". %s", whatIsAnEvent)
 		}
+		if err := misspelt(d.json, ev); err != nil {
+			return ev, d.mistake("not an event: %w", err)
+		}
 		about = struct {
 			Event json.RawMessage `json:"event"`
 			identity
@@ -236,6 +243,45 @@ func eventOf(d document) (ev handler.Event, err error) {
 	}
 	return ev, nil
 }
+
+// misspelt returns an error about a name in an event, or in its items, that is probably meant to be
+// another. Fields of other names are nobody's: who wrote the event may add some.
+func misspelt(text json.RawMessage, ev handler.Event) error {
+	kinds := []string{handler.Added, handler.Updated, handler.Deleted, handler.Synced}
+	if !slices.Contains(kinds, ev.Event) {
+		return fmt.Errorf("its event is %q: want %s", ev.Event, strings.Join(kinds, ", "))
+	}
+	var is map[string]json.RawMessage
+	if err := json.Unmarshal(text, &is); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		isField := func(field string) bool { return strings.EqualFold(field, name) }
+		near := nearest.Name(name, eventFields)
+		if near != "" && !slices.ContainsFunc(eventFields, isField) {
+			return fmt.Errorf("it has no field %q; did you mean %s?", name, near)
+		}
+	}
+	var items []json.RawMessage
+	if len(ev.Items) > 0 {
+		_ = json.Unmarshal(is["items"], &items) // it was read before
+	}
+	for i, item := range items {
+		if err := misspelt(item, ev.Items[i]); err != nil {
+			return fmt.Errorf("items[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// eventFields are the names of an event's fields in JSON.
+var eventFields = func() (names []string) {
+	for field := range reflect.TypeFor[handler.Event]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
 
 // fillItems gives each item of an event what it has in common with the event, and an id. The last
 // one is the event itself.

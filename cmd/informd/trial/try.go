@@ -45,8 +45,8 @@ takes batches gets the events of different objects together, up to 32.
 
 --event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
 what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
-added events. Changes as kubectl get --watch --output-watch-events -o json prints them become added,
-updated and deleted events. With -f, objects and changes become what the handler's rules make of them, payload and attached
+added events. Changes as informd record or kubectl get --watch --output-watch-events -o json prints
+them become added, updated and deleted events. With -f, objects and changes become what the handler's rules make of them, payload and attached
 objects included. Without --event, the command makes an event up: with -f of the source of the
 handler's first rule, from an object that --cache has of it; otherwise of a ConfigMap. If that rule
 has no source, the event is a moment of its schedule.
@@ -59,7 +59,8 @@ their names:
     objects:
     - {metadata: {namespace: shop, name: web-0}, spec: {nodeName: node-1}}
 
-With -f, the handler is the manifest's: its command, config, env, user, limits, sandbox and access.
+With -f, the handler is the manifest's: its command, config, env, user, limits, sandbox and access,
+or, of a remote handler, its address.
 It reads only the sources that access.read names, and an action that access.write does not allow is
 rejected. COMMAND takes the place of the manifest's command.
 
