@@ -176,7 +176,7 @@ func (in *intake) catchUpFirst(o *object.Object) {
 	for _, u := range in.catchUps {
 		if key := o.Key(); u.Owes(key) {
 			u.Took(key)
-			in.turn(u, key, o)
+			in.takeTurn(u, key, o)
 		}
 	}
 }
@@ -186,16 +186,11 @@ func (in *intake) catchUpFirst(o *object.Object) {
 func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Object) (again time.Time) {
 	for len(in.catchUps) > 0 {
 		u := in.catchUps[0]
-		for {
-			now := in.clock.Now()
-			if now.Sub(began) > turn {
+		for key, ok := u.Next(); ok; key, ok = u.Next() {
+			in.takeTurn(u, key, get(key))
+			if now := in.clock.Now(); now.Sub(began) > in.turn {
 				return now.Add(lull * now.Sub(began))
 			}
-			key, ok := u.Next()
-			if !ok {
-				break
-			}
-			in.turn(u, key, get(key))
 		}
 		in.catchUps = in.catchUps[1:]
 		in.caughtUpWith(u)
@@ -214,7 +209,7 @@ func (in *intake) catchUpAll(known iter.Seq[*object.Object]) {
 	}
 	for _, u := range in.catchUps {
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
-			in.turn(u, key, there[key])
+			in.takeTurn(u, key, there[key])
 		}
 	}
 	ended := in.catchUps
@@ -224,8 +219,8 @@ func (in *intake) catchUpAll(known iter.Seq[*object.Object]) {
 	}
 }
 
-// turn gives an object its turn, between two steps. o is nil if it is gone.
-func (in *intake) turn(u *catchUp, key string, o *object.Object) {
+// takeTurn gives an object its turn, between two steps. o is nil if it is gone.
+func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 	if o == nil {
 		in.turnOfGone(u, key)
 		return

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -54,6 +55,7 @@ type intake struct {
 	measuring *measuring // nil if it has no gauges
 	catchUps  []*catchUp // of rules that do not follow the informer yet
 	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
+	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
 	// present is shared by all intakes of the informer, so that an old one that somebody still holds
@@ -73,7 +75,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
 		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
-		before: before, isStepped: b.stepping != nil,
+		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
