@@ -64,7 +64,7 @@ func (e *Engine) Reload(
 	ctx, release := e.tasks.within(ctx)
 	defer release()
 	before := e.work()
-	if err := before.awaitTold(ctx); err != nil {
+	if err := before.awaitFollowing(ctx); err != nil {
 		return Reloaded{}, nil, err
 	}
 	if err := before.widen(ctx, p); err != nil {
@@ -106,22 +106,22 @@ type reload struct {
 	departures []departure
 }
 
-// awaitTold returns when nothing is left of an earlier Reload that rules have to be told.
-func (w *work) awaitTold(ctx context.Context) error {
+// awaitFollowing returns when all rules have caught up that began to.
+func (w *work) awaitFollowing(ctx context.Context) error {
 	for _, in := range w.intakes {
-		for in.tells() {
+		for in.catchesUp() {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
-				return fmt.Errorf("the reload before has not ended: %w", context.Cause(ctx))
+				return fmt.Errorf("rules still learn what has changed for them before: %w", context.Cause(ctx))
 			}
 		}
 	}
 	return nil
 }
 
-// tells reports whether rules are still being told what the informer has.
-func (in *intake) tells() (is bool) {
+// catchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
+func (in *intake) catchesUp() (is bool) {
 	in.informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().catchUps) > 0 })
 	return is
 }

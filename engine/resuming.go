@@ -14,14 +14,15 @@ import (
 )
 
 // resuming is what an intake knows of the cut that it resumes from, until its informer has caught
-// up with the server. It carries out the decision of [resume.Decide]. A nil resuming has nothing
+// up with the server, and its late rules with the informer. It carries out the decision of
+// [resume.Decide]. A nil resuming has nothing
 // left to do. It has many fields because rules, objects and what is held back meet here.
 //
 // Rules that are New or Changed see the resulting differences in one of two ways:
 //
 //   - changed rules see them at once, if the cut holds whole objects. Their lanes hold the changes
 //     undecided until their source has settled.
-//   - late rules see them when the informer has caught up. New rules are late, and so are Changed
+//   - late rules catch up once the informer has: see catchUp. New rules are late, and so are Changed
 //     rules if the cut holds only parts of objects. If the cut has nothing of the informer, only
 //     rules that have left another one are late; the others see all objects as they come.
 type resuming struct {
