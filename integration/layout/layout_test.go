@@ -20,7 +20,7 @@ const root = "../.."
 
 // goPackage is a package as `go list` describes it.
 type goPackage struct {
-	Name       string
+	Name, Dir  string
 	ImportPath string
 	Doc        string // the first sentence of its comment
 	Imports    []string
@@ -37,7 +37,7 @@ func packages(t *testing.T) []goPackage {
 }
 
 var listed = sync.OnceValues(func() ([]goPackage, error) {
-	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Doc,Imports,GoFiles", "work") // all modules of go.work
+	cmd := exec.Command("go", "list", "-json=Name,Dir,ImportPath,Doc,Imports,GoFiles", "work") // all modules of go.work
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
