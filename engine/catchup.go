@@ -59,8 +59,10 @@ func (in *intake) isDeafNow(rule int) bool {
 	return u != nil && u.isNow
 }
 
-// beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys of others
-// that the rules know.
+// beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys of
+// others that the rules know. If this run ends in between, what they have learned until then must not
+// be forgotten: that is recorded now. It cannot be of parts of objects in a cut, so rules that know
+// these catch up at once.
 func (in *intake) beginCatchUp(
 	pupils []follow.Pupil, known iter.Seq[*object.Object], knew []string, resumes bool,
 ) {
@@ -81,10 +83,15 @@ func (in *intake) beginCatchUp(
 		u.Add(keysOf(in.left[p.Rule]))
 	}
 	in.catchUps = append(in.catchUps, u)
-	if in.isStepped {
+	if in.isStepped || resumes && in.resuming.holds {
 		in.catchUpAll(known)
 		return
 	}
+	end := in.record.begin()
+	for _, p := range pupils {
+		in.rules[p.Rule].memory.catchUp(in.id)
+	}
+	end()
 	in.informer.Wake()
 }
 
@@ -230,7 +237,7 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 			before, round := in.knew(p, s.Delta.Key(), o)
 			in.differ(p.Rule, before, s, round, c)
 		}
-		if in.isSecret() && !u.resumes { // who has it inside stands beside its record
+		if in.isSecret() { // who has it inside stands beside its record
 			in.note(s.Delta, c)
 		}
 	})
