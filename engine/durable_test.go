@@ -30,15 +30,18 @@ type life struct {
 	t            testing.TB
 	server       *apistub.Server
 	dir          string
-	unsaid       string       // what no log line may hold, unless it is empty
-	keepsNothing bool         // no daemon has a state
-	ahead        atomic.Int64 // nanoseconds that the daemon's clock is ahead
+	unsaid       string        // what no log line may hold, unless it is empty
+	keepsNothing bool          // no daemon has a state
+	ahead        atomic.Int64  // nanoseconds that the daemon's clock is ahead
+	catchUpTurn  time.Duration // see Options
 }
 
 // lifeClock is the clock of a life's daemon.
 type lifeClock struct{ *life }
 
-func (c lifeClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c lifeClock) Now() time.Time {
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
 
 func (c lifeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
@@ -128,6 +131,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	}
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store, Clock: lifeClock{l}, GoneAfter: 100 * time.Millisecond,
+		catchUpTurn: l.catchUpTurn,
 	})
 	if err != nil {
 		l.t.Fatal(err)

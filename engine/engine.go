@@ -67,6 +67,8 @@ type Options struct {
 	DrainTimeout time.Duration
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
+	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means turn. For tests.
+	catchUpTurn time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping

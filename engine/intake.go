@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -52,7 +53,9 @@ type intake struct {
 	resuming  *resuming
 	caughtUp  bool       // CaughtUp was called
 	measuring *measuring // nil if it has no gauges
-	telling   *telling   // what rules that came later are being told; nil if nothing is left
+	catchUps  []*catchUp // of rules that do not follow the informer yet
+	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
+	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
 	// present is shared by all intakes of the informer, so that an old one that somebody still holds
@@ -72,7 +75,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
 		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
-		before: before,
+		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
@@ -138,7 +141,7 @@ func (in *intake) standing(i int) evaluate.Standing {
 	s := evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
-			in.telling.isOwed(i),
+			in.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
 		RoundsDone: in.done[i],
 	}
@@ -152,6 +155,9 @@ func (in *intake) standing(i int) evaluate.Standing {
 // taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
+	if s.Round != nil {
+		in.catchUpFirst(s.Delta.Object)
+	}
 	c := &in.change
 	c.Reset()
 	c.Moved, c.Position = s.Moved, s.Position
@@ -177,8 +183,8 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
-	case in.owes(d):
-		in.tellStep(step, c)
+	case s.Round == nil && in.owesAny(d.Object.Key()):
+		in.catchUpStep(step, c)
 	default:
 		if in.knowsOwn {
 			step.Version = versionOf(d)
@@ -199,9 +205,9 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		return
 	}
 	if in.record.isSecret {
-		was := func(i int) (inside, ok bool) { return in.resuming.wasLate(i, c.Put) }
+		was := func(i int) (inside, ok bool) { return in.wasBehind(i, c.Put) }
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
-		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
+		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
 	}
 	for _, i := range in.timed {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {

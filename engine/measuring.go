@@ -170,14 +170,7 @@ func (in *intake) measure(o *object.Object, isGone bool, tree any, c *evaluate.C
 
 // hears reports whether a rule has seen an object.
 func (in *intake) hears(rule int, key string) bool {
-	if in.unseen[rule] || in.resuming.isLate(rule) {
-		return false
-	}
-	if !in.telling.tells(rule) {
-		return true
-	}
-	_, isDone := in.telling.done[key]
-	return isDone
+	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
 }
 
 // applyMeasured sets what the object of c contributes.
@@ -263,5 +256,5 @@ func (in *intake) measureSome(
 // hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
 func (in *intake) hearsAll(rule int) bool {
 	return !in.rules[rule].IsTimed() ||
-		!in.unseen[rule] && !in.resuming.isLate(rule) && !in.telling.tells(rule)
+		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
 }

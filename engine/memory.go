@@ -6,6 +6,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
 
@@ -54,6 +55,16 @@ func (m *memory) see(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, m.where)
+	m.put()
+}
+
+// catchUp records that the rule, as it is now, begins to see an informer's objects. It is called within
+// a cut.
+func (m *memory) catchUp(informer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was, hasSeen := m.seen[informer]
+	m.remember(informer, resume.CatchingUp(was, hasSeen, m.where))
 	m.put()
 }
 

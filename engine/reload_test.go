@@ -34,7 +34,7 @@ func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) 
 	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]Handler{"record": h})
 	if err == nil {
 		ended()
-		err = e.work().awaitTold(ctx)
+		err = e.work().awaitFollowing(ctx)
 	}
 	return done, err
 }

@@ -88,6 +88,14 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
+// ParseKey returns the key of which String returned text.
+func ParseKey(text string) Key {
+	if namespace, name, ok := strings.Cut(text, "/"); ok {
+		return Key{namespace, name}
+	}
+	return Key{Name: text}
+}
+
 // KeyOf returns the key of an object.
 func KeyOf(o *object.Object) Key { return Key{o.Namespace(), o.Name()} }
 

@@ -187,6 +187,7 @@ func (l *Lane) Former() []delivery.Former { return l.former }
 // restart, the API server may repeat changes that the program delivered but did not record before
 // it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
 func (l *Lane) Doubt(on bool) {
+	l = l.newest()
 	l.queue.Doubt(on)
 	if l.gathers() {
 		l.gathering().setDoubt(on)
