@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // Fields are the members that a mapping may have, and where their values go: a *string (which must
