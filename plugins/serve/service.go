@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,23 +35,6 @@ type service struct {
 	drained    atomic.Bool // informd asked to let go; the process may end any time
 	once       sync.Once
 	drainErr   error
-}
-
-// grpcPlugin registers the service with go-plugin.
-type grpcPlugin struct {
-	plugin.NetRPCUnsupportedPlugin
-	service *service
-}
-
-func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
-	handlerpb.RegisterHandlerServer(s, p.service)
-	return nil
-}
-
-func (p *grpcPlugin) GRPCClient(
-	context.Context, *plugin.GRPCBroker, *grpc.ClientConn,
-) (any, error) {
-	return nil, errors.New("a handler is no host")
 }
 
 func (s *service) Describe(
