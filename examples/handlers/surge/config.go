@@ -39,7 +39,7 @@ func (c config) Validate() error {
 	var problems []error
 	if c.File == "" {
 		problems = append(problems,
-			errors.New("file: is required: the path that alerts are appended to"))
+			errors.New("file: required: the path that alerts are appended to"))
 	}
 	if c.Threshold < 1 {
 		problems = append(problems,
