@@ -29,9 +29,10 @@ import (
 // manifests. Other types are as for json.Unmarshal, with UnmarshalJSON and UnmarshalText, but
 // without the tag's option string.
 //
-// If T has a method Validate() error, DecodeConfig calls it last, even if other fields are wrong.
+// If T has a method Validate() error, DecodeConfig calls it last, even if it has found mistakes.
 // Begin each of its errors with the field, as in "retries[2].after: must be positive", and join
-// them with errors.Join. DecodeConfig leaves out those that mention a field which it reports itself.
+// them with errors.Join. DecodeConfig leaves out those that mention a field which it reports
+// itself.
 //
 // A field that got another name can say so: the tag of
 //
@@ -42,7 +43,7 @@ import (
 // The error lists everything that is wrong, one mistake a line, each with its place. informd finds
 // the line of the manifest by it, so return it from Configure as it is. The list ends after 20
 // mistakes. It quotes names, but no value, unless a method of T or of a field's type does. With an
-// error, T has what could be decoded.
+// error, the result has what could be decoded.
 func DecodeConfig[T any](config json.RawMessage, defaults T) (T, error) {
 	v := reflect.ValueOf(&defaults).Elem()
 	if v.Kind() == reflect.Pointer {

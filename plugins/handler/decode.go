@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,7 @@ import (
 //
 // For numbers in an any, use a json.Decoder with UseNumber: a float64 loses large ones.
 func (ev Event) Decode(v any) error {
-	if isMissing(ev.Object) && !isMissing(ev.Payload) {
+	if isMissing(ev.Object) && len(ev.Payload) > 0 {
 		return ev.reject("the event has no object, because rule %q has a payload: decode that, "+
 			"or remove it from the rule", ev.Rule)
 	}
@@ -29,30 +28,31 @@ func (ev Event) DecodeOld(v any) (found bool, err error) {
 	if !isMissing(ev.Old) {
 		return true, ev.decode("old", ev.Old, v)
 	}
-	if !isMissing(ev.Payload) {
+	if len(ev.Payload) > 0 {
 		return false, ev.reject("the event has no old, because rule %q has a payload: decode that, "+
 			"or remove it from the rule", ev.Rule)
 	}
 	return false, nil
 }
 
-// DecodePayload decodes Payload as Decode does Object. It is an error if the rule has no payload.
+// DecodePayload decodes Payload as Decode does Object. It is an error if the rule has no payload,
+// or one that is null.
 func (ev Event) DecodePayload(v any) error {
-	if isMissing(ev.Payload) {
+	if len(ev.Payload) == 0 {
 		return ev.reject("the event has no payload: add spec.payload to rule %q", ev.Rule)
 	}
 	return ev.decode("payload", ev.Payload, v)
 }
 
 // isMissing reports whether text has nothing to decode: json.Unmarshal would leave v as it is.
-func isMissing(text json.RawMessage) bool {
-	text = bytes.TrimSpace(text)
-	return len(text) == 0 || string(text) == "null"
-}
+func isMissing(text json.RawMessage) bool { return len(text) == 0 || isNull(text) }
 
 func (ev Event) decode(what string, text json.RawMessage, v any) error {
-	if isMissing(text) {
+	switch {
+	case len(text) == 0:
 		return ev.reject("the event has no %s", what)
+	case isMissing(text):
+		return ev.reject("%s is null", what)
 	}
 	err := json.Unmarshal(text, v)
 	if err == nil {

@@ -43,7 +43,8 @@ var Handshake = plugin.HandshakeConfig{
 //		Cmd:              exec.Command("./oncall"),
 //	})
 //
-// Dispense(handlerpb.PluginName) of that client returns a [handlerpb.HandlerClient]. Impl stays nil.
+// Dispense(handlerpb.PluginName) of that client returns a [handlerpb.HandlerClient]. Impl stays
+// nil.
 type Plugin struct {
 	plugin.NetRPCUnsupportedPlugin
 	Impl handler.Handler
