@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // Bounds on the input.

@@ -59,7 +59,6 @@ var listed = sync.OnceValues(func() ([]goPackage, error) {
 var mayImport = map[string][]string{
 	"config":              {},
 	"internal/bounded":    {},
-	"internal/nearest":    {},
 	"internal/ownfile":    {},
 	"internal/peer":       {},
 	"internal/rawcall":    {},
@@ -103,6 +102,7 @@ var mayImport = map[string][]string{
 		"plugins/handler",
 	},
 	"plugins/handler":                    {},
+	"plugins/handler/nearest":            {},
 	"plugins/handler/wire":               {"plugins/handler", "plugins/handlerpb"},
 	"engine/expr/value":                  {},
 	"internal/printable":                 {},
@@ -186,7 +186,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		for _, path := range p.Imports {
 			imported, ours := strings.CutPrefix(path, module)
 			switch imported {
-			case "internal/bounded", "internal/nearest", "internal/ownfile", "internal/peer", "internal/printable", "internal/rawcall", "internal/seldom", "internal/socket": // of use to all
+			case "internal/bounded", "plugins/handler/nearest", "internal/ownfile", "internal/peer", "internal/printable", "internal/rawcall", "internal/seldom", "internal/socket": // of use to all
 				continue
 			}
 			if !ours || strings.HasPrefix(imported, prefix+"/") && !slices.Contains(openFolders, prefix) {
@@ -278,7 +278,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 // A pure package is a function of its arguments: it knows no clock, network, file or logger and
 // starts no goroutine.
 func TestPurePackages(t *testing.T) {
-	pure := []string{"internal/nearest", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan", "engine/schema",
+	pure := []string{"plugins/handler/nearest", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan", "engine/schema",
 		"engine/expr/value", "engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/rights"}
 	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
 		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",
@@ -299,15 +299,15 @@ func TestPurePackages(t *testing.T) {
 	}
 }
 
-// What handler authors link is the standard library and nothing else.
+// What handler authors link is the standard library, nearest, and nothing else.
 func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.ImportPath != module+"plugins/handler" && p.ImportPath != module+"engine/queue" {
 			continue
 		}
 		for _, path := range p.Imports {
-			if strings.Contains(strings.Split(path, "/")[0], ".") {
-				t.Errorf("%s imports %s; it may import the standard library only", p.ImportPath, path)
+			if strings.Contains(strings.Split(path, "/")[0], ".") && path != module+"plugins/handler/nearest" {
+				t.Errorf("%s imports %s; it may import the standard library and nearest only", p.ImportPath, path)
 			}
 		}
 	}

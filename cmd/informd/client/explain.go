@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // explainFlags say about what to explain a rule, and how to print that.

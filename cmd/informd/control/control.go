@@ -25,8 +25,8 @@ import (
 
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // ErrNotFound is wrapped by a Backend's errors if there is nothing of that name.

@@ -19,8 +19,8 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/handler/nearest"
 	"github.com/informd/informd/plugins/host/cache"
 )
 

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
