@@ -384,9 +384,7 @@ func (b *backend) Events(rule string, after uint64) (control.Events, error) {
 		h := &happenings[i]
 		out.Items = append(out.Items, control.Event{
 			Time: h.At, Rule: h.Rule, Handler: h.Handler, Object: h.Key.String(),
-			Event: h.Type.String(), What: h.Verdict.String(), ID: h.ID(h.Rule),
-			Attempt:         h.Attempt,
-			DurationSeconds: h.Duration.Seconds(), LatencySeconds: h.Latency.Seconds(),
+			Outcome: explain.OutcomeOf(h.Rule, &h.Entry),
 		})
 	}
 	return out, notFound(err)
