@@ -111,11 +111,7 @@ func (e *Engine) standing(r *runningRule) (state, reason string) {
 }
 
 func happened(rule string, e *trail.Entry) explain.Happened {
-	return explain.Happened{
-		Time: e.At, Event: e.Type.String(), What: e.Verdict.String(), ID: e.ID(rule),
-		ResourceVersion: e.Version, Attempt: e.Attempt,
-		DurationSeconds: e.Duration.Seconds(), LatencySeconds: e.Latency.Seconds(),
-	}
+	return explain.Happened{Time: e.At, ResourceVersion: e.Version, Outcome: explain.OutcomeOf(rule, e)}
 }
 
 // addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons

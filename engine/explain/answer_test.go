@@ -13,9 +13,9 @@ func TestAnswersAfterTheRuleHasChanged(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	all := []string{"added", "updated", "deleted", "synced"}
 	when := &When{Text: "x", Event: "updated", Part: &Part{Text: "x", Evaluated: true, Value: json.RawMessage("true")}}
-	declined := []Happened{{Time: now.Add(-time.Minute), Event: "updated", What: "when", ResourceVersion: "7"}}
-	delivered := []Happened{{Time: now.Add(-time.Minute), Event: "updated", What: "selected", ResourceVersion: "6"}}
-	attempts := []Happened{{Time: now.Add(-time.Minute), Event: "updated", What: "done", ResourceVersion: "6"}}
+	declined := []Happened{{Time: now.Add(-time.Minute), ResourceVersion: "7", Outcome: Outcome{Event: "updated", What: "when"}}}
+	delivered := []Happened{{Time: now.Add(-time.Minute), ResourceVersion: "6", Outcome: Outcome{Event: "updated", What: "selected"}}}
+	attempts := []Happened{{Time: now.Add(-time.Minute), ResourceVersion: "6", Outcome: Outcome{Event: "updated", What: "done"}}}
 	for name, test := range map[string]struct {
 		given Explanation
 		want  string

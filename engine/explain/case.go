@@ -382,8 +382,9 @@ func (c *Case) judge(x *Explanation) {
 		verdict = c.decide(x, m.Delta, look)
 	}
 	x.Changes = append(x.Changes, Happened{
-		Time: c.Now, Event: m.Delta.Type.String(), What: verdict.String(), ID: m.Delta.ID(r.Name),
-		ResourceVersion: m.Delta.Object.ResourceVersion(),
+		Time: c.Now, ResourceVersion: m.Delta.Object.ResourceVersion(), Outcome: Outcome{
+			Event: m.Delta.Type.String(), What: verdict.String(), ID: m.Delta.ID(r.Name),
+		},
 	})
 }
 

@@ -9,6 +9,8 @@ package explain
 
 import (
 	"time"
+
+	"github.com/informd/informd/engine/trail"
 )
 
 // Standing is how an object stands to a rule.
@@ -124,16 +126,32 @@ type Group struct {
 	Next     time.Time `json:"next,omitzero"` // when the next event comes, if any waits
 }
 
-// Happened is what became of a change or of an attempt at its delivery. What is a trail.Verdict.
+// Happened is what became of a change or of an attempt at its delivery, and when.
 type Happened struct {
-	Time            time.Time `json:"time"`
-	Event           string    `json:"event"`
-	What            string    `json:"what"`
-	ID              string    `json:"id"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Attempt         int       `json:"attempt,omitempty"`
-	DurationSeconds float64   `json:"durationSeconds,omitempty"`
-	LatencySeconds  float64   `json:"latencySeconds,omitempty"`
+	Time time.Time `json:"time"`
+	Outcome
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+// Outcome is what became of a change or of an attempt at its delivery, as informd explain and informd
+// events print it in JSON.
+type Outcome struct {
+	Event string `json:"event"` // the type of the change
+	What  string `json:"what"`  // the name of a trail.Verdict
+	ID    string `json:"id"`    // of the event, if the change is one
+	// The following fields are those of an attempt. LatencySeconds is the time since the change was
+	// selected.
+	Attempt         int     `json:"attempt,omitempty"`
+	DurationSeconds float64 `json:"durationSeconds,omitempty"`
+	LatencySeconds  float64 `json:"latencySeconds,omitempty"`
+}
+
+// OutcomeOf returns what an entry in the trail of a rule says.
+func OutcomeOf(rule string, e *trail.Entry) Outcome {
+	return Outcome{
+		Event: e.Type.String(), What: e.Verdict.String(), ID: e.ID(rule), Attempt: e.Attempt,
+		DurationSeconds: e.Duration.Seconds(), LatencySeconds: e.Latency.Seconds(),
+	}
 }
 
 // Delivery is what a rule has yet to deliver about the object.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine/explain"
 )
 
 // Each line says what has been done, and by whom.
@@ -26,13 +27,13 @@ func TestHappened(t *testing.T) {
 		"unmade":    "could not be made after 5ms, attempt 2: a dead letter",
 		"outdated":  "given up: the object has changed since",
 	} {
-		e := control.Event{What: what, Handler: "h", Event: "added", Attempt: 2, DurationSeconds: 0.005, LatencySeconds: 1.5}
-		if got := happened(&e); got != want {
+		o := explain.Outcome{What: what, Event: "added", Attempt: 2, DurationSeconds: 0.005, LatencySeconds: 1.5}
+		if got := happened("h", o); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	alone := control.Event{What: "reject", Handler: control.OwnActions, DurationSeconds: 0.005}
-	if got, want := happened(&alone), "its actions failed for good after 5ms: a dead letter"; got != want {
+	alone := explain.Outcome{What: "reject", DurationSeconds: 0.005}
+	if got, want := happened(control.OwnActions, alone), "its actions failed for good after 5ms: a dead letter"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

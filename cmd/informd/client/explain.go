@@ -492,10 +492,7 @@ func writeHistory(b *strings.Builder, x *explain.Explanation) {
 		b.WriteString("\nLAST CHANGES\n")
 		t := newTable(b, "TIME", "EVENT", "VERSION", "WHAT HAPPENED")
 		for _, h := range all {
-			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, happened(&control.Event{
-				Handler: x.Handler, Event: h.Event, What: h.What, Attempt: h.Attempt,
-				DurationSeconds: h.DurationSeconds, LatencySeconds: h.LatencySeconds,
-			}))
+			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, happened(x.Handler, h.Outcome))
 		}
 		_ = t.flush() // of a strings.Builder
 	}

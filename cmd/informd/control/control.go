@@ -366,22 +366,13 @@ type Events struct {
 }
 
 // Event is what has become of a change of an object for a rule, or of an attempt at its delivery. It
-// holds nothing of the object's content. Its many fields are its JSON.
+// holds nothing of the object's content.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Rule    string    `json:"rule"`
 	Handler string    `json:"handler"`
 	Object  string    `json:"object"` // NAMESPACE/NAME, or NAME
-	Event   string    `json:"event"`  // the type of the change
-	// What has happened. Of a change: selected, gathered, undecided, events, when, count, rounds, own,
-	// failed or waits. Of an attempt: sent, done, retry, lost, reject, dead or cancelled.
-	What string `json:"what"`
-	ID   string `json:"id"` // of the event, if the change is one
-	// The following fields are those of an attempt. LatencySeconds is the time since the change was
-	// selected.
-	Attempt         int     `json:"attempt,omitempty"`
-	DurationSeconds float64 `json:"durationSeconds,omitempty"`
-	LatencySeconds  float64 `json:"latencySeconds,omitempty"`
+	explain.Outcome
 }
 
 // Resynced is the result of a resync.

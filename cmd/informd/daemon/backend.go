@@ -97,7 +97,7 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	// Without the letters the count is 0; informd dead list shows the error.
 	letters, _ := b.engine.Letters()
-	dead, healed := countLetters(letters, b.current.plan.Load().Rules)
+	dead, healed := countLetters(letters, b.current.plan().Rules)
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
@@ -212,7 +212,7 @@ func (b *backend) Objects(q control.Query) (control.Found, error) {
 		return control.Found{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
 	}
 	selection := control.Found{}
-	for _, s := range b.current.plan.Load().Sources {
+	for _, s := range b.current.plan().Sources {
 		if s.Name == q.Source {
 			selection.Secret, selection.Kept = isSecret(s.Resource), kept(s)
 		}
@@ -384,9 +384,7 @@ func (b *backend) Events(rule string, after uint64) (control.Events, error) {
 		h := &happenings[i]
 		out.Items = append(out.Items, control.Event{
 			Time: h.At, Rule: h.Rule, Handler: h.Handler, Object: h.Key.String(),
-			Event: h.Type.String(), What: h.Verdict.String(), ID: h.ID(h.Rule),
-			Attempt:         h.Attempt,
-			DurationSeconds: h.Duration.Seconds(), LatencySeconds: h.Latency.Seconds(),
+			Outcome: explain.OutcomeOf(h.Rule, &h.Entry),
 		})
 	}
 	return out, notFound(err)
