@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // maxBatch is the size in Pebble's memory, in bytes, at which a batch ends and another one begins.
@@ -26,25 +26,6 @@ const perEntry = 200
 // maxMemory is the size in bytes at which Pebble makes a table of what it holds in memory. A write
 // waits for tables while Pebble holds three times as much.
 const maxMemory = 8 << 20
-
-// progress is the record of which logs the store has.
-type progress struct {
-	next uint64 // the first log that it does not have in whole
-	// begun is the length of that log, if the store may have parts of it; otherwise 0.
-	begun int64
-}
-
-func (p progress) append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, recordVersion), p.next)
-	return binary.AppendUvarint(b, uint64(p.begun))
-}
-
-func readProgress(b []byte) (p progress, err error) {
-	r := reader{left: b}
-	r.version()
-	p.next, p.begun = r.uvarint(), int64(r.uvarint())
-	return p, r.end()
-}
 
 // fullLog is a log that is no longer written, and has all cuts up to one.
 type fullLog struct {
@@ -126,11 +107,11 @@ func (l *fullLog) read(d *database) error {
 // settleLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
 func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
-	done := progress{next: full.number + 1}
+	done := records.Progress{Next: full.number + 1}
 	if later != nil {
-		done.begun = later.length
+		done.Begun = later.length
 	}
-	begun := progress{full.number, full.content.length}
+	begun := records.Progress{Next: full.number, Begun: full.content.length}
 	if err := d.move(full.content, later, begun, done); err != nil {
 		return err
 	}
@@ -154,11 +135,11 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
 // progress before everything is there, done the progress after that.
-func (d *database) move(c, later *contents, begun, done progress) error {
+func (d *database) move(c, later *contents, begun, done records.Progress) error {
 	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
-	m.set(progressKey, begun.append(nil))
+	m.set(records.ProgressKey, records.AppendProgress(nil, begun))
 	m.apply(c, later)
-	m.set(progressKey, done.append(nil))
+	m.set(records.ProgressKey, records.AppendProgress(nil, done))
 	if m.err == nil {
 		m.err = m.batch.Commit(pebble.NoSync)
 	}
@@ -183,7 +164,7 @@ type mover struct {
 func (m *mover) apply(c, later *contents) {
 	for _, prefix := range c.dropped {
 		if m.err == nil {
-			m.err = m.batch.DeleteRange(prefix, after(prefix), nil)
+			m.err = m.batch.DeleteRange(prefix, records.After(prefix), nil)
 		}
 	}
 	var value []byte
@@ -230,13 +211,13 @@ func (m *mover) mayCommit() {
 // recover reads the logs that an earlier process left. A store that can be written gets their
 // content, and a new log. One that is only read gets a view with their content.
 func (d *database) recover(disk vfs.FS) error {
-	text, ok, err := get(d.pebble, progressKey)
+	text, ok, err := get(d.pebble, records.ProgressKey)
 	if err != nil {
 		return err
 	}
-	at := progress{next: 1}
+	at := records.Progress{Next: 1}
 	if ok {
-		if at, err = readProgress(text); err != nil {
+		if at, err = records.ReadProgress(text); err != nil {
 			return err
 		}
 	}
@@ -244,7 +225,7 @@ func (d *database) recover(disk vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	next := at.next
+	next := at.Next
 	if n := len(numbers); n > 0 {
 		next = max(next, numbers[n-1]+1)
 	}
@@ -266,20 +247,20 @@ func (d *database) recover(disk vfs.FS) error {
 		return m.err
 	}
 	for i, c := range left {
-		n := at.next + uint64(i)
-		done := progress{next: n + 1}
+		n := at.Next + uint64(i)
+		done := records.Progress{Next: n + 1}
 		if i == len(left)-1 {
-			done.next = next // a log after it, if there is one, does not go on where it ends
+			done.Next = next // a log after it, if there is one, does not go on where it ends
 		}
 		if err := d.mayMove(disk, c); err != nil {
 			return err
 		}
-		if err := d.move(c, nil, progress{n, c.length}, done); err != nil {
+		if err := d.move(c, nil, records.Progress{Next: n, Begun: c.length}, done); err != nil {
 			return err
 		}
 	}
-	if len(left) == 0 && next != at.next {
-		if err := d.move(&contents{}, nil, at, progress{next: next}); err != nil {
+	if len(left) == 0 && next != at.Next {
+		if err := d.move(&contents{}, nil, at, records.Progress{Next: next}); err != nil {
 			return err
 		}
 	}
@@ -304,18 +285,18 @@ func (d *database) recover(disk vfs.FS) error {
 // reports what is in the logs beyond that, which is lost. The caller closes their files, also after
 // an error.
 func (d *database) chain(
-	disk vfs.FS, numbers []uint64, at progress,
+	disk vfs.FS, numbers []uint64, at records.Progress,
 ) (left []*contents, err error) {
-	expected, length, ended := at.next, int64(0), false
+	expected, length, ended := at.Next, int64(0), false
 	for _, n := range numbers {
-		if n < at.next {
+		if n < at.Next {
 			continue // the store has it
 		}
 		c, previous, err := readLog(disk, d.dir, n, nil)
 		if err != nil {
 			return left, err
 		}
-		ended = ended || n != expected || n != at.next && previous != length
+		ended = ended || n != expected || n != at.Next && previous != length
 		if ended || c.length == 0 {
 			_ = c.file.Close() // it was only read
 			d.reportLost(n, 0, c.ofFile)
@@ -326,12 +307,12 @@ func (d *database) chain(
 		left = append(left, c)
 		expected, length = n+1, c.length
 	}
-	if newest := newestLog(disk, d.dir); newest >= at.next && !slices.Contains(numbers, newest) {
+	if newest := newestLog(disk, d.dir); newest >= at.Next && !slices.Contains(numbers, newest) {
 		d.fail.logger.Error("a log of the state is missing: informd goes on from the cut before it; "+
 			"events are repeated, and dead letters, pauses and timers since then are lost. Unless the "+
 			"machine lost power, find out who removes files there", "log", logName(newest), "dir", d.dir)
 	}
-	if at.begun > 0 && (len(left) == 0 || left[0].length < at.begun) {
+	if at.Begun > 0 && (len(left) == 0 || left[0].length < at.Begun) {
 		return left, damage("the end of a log is missing")
 	}
 	return left, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A clean end writes what was recorded last, and gives the store every log.
@@ -60,7 +60,7 @@ func TestRecordsThatCancelEachOther(t *testing.T) {
 	}
 	o := obj(t, "a", 1, "")
 	s.recorded(func() {
-		l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+		l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 	})
 	s.recorded(func() { l.Delete(inOrder, keyOf(o)) })
 	s.tryAppend()
@@ -198,7 +198,7 @@ func TestRecoveryOnANearlyFullDisk(t *testing.T) {
 			i.Put(o, nil)
 			for rule := range 20 {
 				d := delta.Delta{Type: delta.Added, Object: o}
-				s.Lane(fmt.Sprint("r", rule), LaneOptions{}).Put(inOrder+uint64(n), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+				s.Lane(fmt.Sprint("r", rule), LaneOptions{}).Put(inOrder+uint64(n), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: d}})
 			}
 		}
 	})
@@ -260,7 +260,7 @@ func TestDroppedLanesHaveNoCut(t *testing.T) {
 	s.recorded(func() {
 		s.DropRule("r")
 		o := obj(t, "a", 1, "")
-		if cut := l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}}); cut != 0 {
+		if cut := l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}}); cut != 0 {
 			t.Errorf("cut %d", cut)
 		}
 	})

@@ -52,8 +52,8 @@ func catchCrashes(dir string) (inStore bool) {
 	return isCrashInStore(string(text))
 }
 
-// isCrashInStore reports whether what the runtime wrote is about a crash of Pebble or of this
-// package. Lack of memory is nobody's fault.
+// isCrashInStore reports whether what the runtime wrote is about a crash of Pebble, of this
+// package or of those below it. Lack of memory is nobody's fault.
 func isCrashInStore(text string) bool {
 	head, trace, ok := strings.Cut(text, "\ngoroutine ")
 	switch {
@@ -64,7 +64,8 @@ func isCrashInStore(text string) bool {
 	}
 	first, _, _ := strings.Cut(trace, "\n\n")
 	return strings.Contains(first, "github.com/cockroachdb/pebble/") ||
-		strings.Contains(first, "github.com/informd/informd/engine/state.")
+		strings.Contains(first, "github.com/informd/informd/engine/state.") ||
+		strings.Contains(first, "github.com/informd/informd/engine/state/")
 }
 
 // forgive takes back what risk noted of an operation in which the process ended before.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // ledger is a workload of changes. Each change puts or deletes an object and leaves a waiting
@@ -85,7 +85,7 @@ func (l *ledger) change() {
 			l.objs[name] = l.n
 		}
 		l.i.Version(fmt.Sprint(l.n))
-		l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: []byte(`"` + name + `"`)}})
+		l.lane.Put(uint64(l.n), key(name), records.Delivery{Value: delivery.Delivery{Delta: d, Payload: []byte(`"` + name + `"`)}})
 		l.wait[uint64(l.n)] = name
 		for n, name := range l.wait {
 			if l.r.IntN(8) > 0 {
@@ -273,7 +273,7 @@ func TestCrashWithinALargeCut(t *testing.T) {
 		for n := range 900 {
 			o := noise(t, r, fmt.Sprint("o", n), 10<<10)
 			i.Put(o, nil)
-			lane.Put(uint64(n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+			lane.Put(uint64(n+1), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 		}
 		i.Version("2")
 	})
@@ -331,15 +331,15 @@ func begun(t *testing.T, disk vfs.FS) int64 {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	text, ok, err := get(db, progressKey)
+	text, ok, err := get(db, records.ProgressKey)
 	if err != nil || !ok {
 		return 0
 	}
-	p, err := readProgress(text)
+	p, err := records.ReadProgress(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.begun
+	return p.Begun
 }
 
 // A state with damage in any place loads as an earlier state or is set aside. Either way the daemon

@@ -3,14 +3,13 @@ package state
 import (
 	"fmt"
 	"math/rand/v2"
-
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // An object came and went, and its two deliveries cancelled each other out. Pebble gets the cut in
@@ -30,7 +29,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	s.recorded(func() {
 		x := obj(t, "x", 1, "")
 		i.Put(x, nil)
-		lane.Put(1, key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}}})
+		lane.Put(1, key("x"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}}})
 		i.Version("1")
 	})
 	if err := s.flush(s.db.Load()); err != nil {
@@ -92,7 +91,7 @@ func TestLoadedDeliveriesHaveNoGaps(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	s.recorded(func() {
 		for n := range 1000 {
-			lane.Put(uint64(n+1), key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))}})
+			lane.Put(uint64(n+1), key("x"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))}})
 		}
 	})
 	done := make(chan error)
@@ -129,7 +128,7 @@ func TestRedrivenDeliveriesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, s)
-	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}}
+	d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}}
 	s.recorded(func() {
 		for n := range uint64(100) {
 			lane.Put(inOrder+n, key("a"), d)
@@ -171,7 +170,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 		s.recorded(func() {
 			o := obj(t, "a", int(life), "a text that is in all of them")
 			i.Put(o, nil)
-			lane.Put(inOrder+life, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}}})
+			lane.Put(inOrder+life, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}}})
 			if life > 0 {
 				lane.Delete(inOrder+life-1, key("a"))
 			}

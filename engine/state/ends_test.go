@@ -60,13 +60,14 @@ func TestCrashesInTheStore(t *testing.T) {
 	for text, want := range map[string]bool{
 		"":                                       false,
 		"panic: index out of range\n\n" + pebble: true,
-		"panic: index out of range\n\n" + pebble + "\n" + engine:                                           true,
-		"panic: index out of range\n\n" + engine + "\n" + pebble:                                           false,
-		"fatal error: runtime: out of memory\n\nruntime stack:\n\n" + pebble:                               false,
-		"fatal error: runtime: cannot allocate memory\n\n" + pebble:                                        false,
-		"unexpected fault address 0x1\nfatal error: fault\n\n" + pebble:                                    true,
-		"panic: with GOTRACEBACK=none\n":                                                                   true,
-		"panic: x\n\ngoroutine 1 [running]:\ngithub.com/informd/informd/engine/state.(*writer).set(...)\n": true,
+		"panic: index out of range\n\n" + pebble + "\n" + engine:                                              true,
+		"panic: index out of range\n\n" + engine + "\n" + pebble:                                              false,
+		"fatal error: runtime: out of memory\n\nruntime stack:\n\n" + pebble:                                  false,
+		"fatal error: runtime: cannot allocate memory\n\n" + pebble:                                           false,
+		"unexpected fault address 0x1\nfatal error: fault\n\n" + pebble:                                       true,
+		"panic: with GOTRACEBACK=none\n":                                                                      true,
+		"panic: x\n\ngoroutine 1 [running]:\ngithub.com/informd/informd/engine/state.(*writer).set(...)\n":    true,
+		"panic: x\n\ngoroutine 1 [running]:\ngithub.com/informd/informd/engine/state/records.ReadRule(...)\n": true,
 	} {
 		if got := isCrashInStore(text); got != want {
 			t.Errorf("%v, want %v: %s", got, want, text)

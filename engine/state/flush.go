@@ -7,6 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // maxSpare is how many records a map may hold to be kept for reuse.
@@ -15,7 +16,7 @@ const maxSpare = 1 << 10
 // cut is everything that was recorded up to a moment, and not before the cut before it.
 type cut struct {
 	number uint64
-	records
+	storeRecords
 	informers []informerCut
 	lanes     []laneCut
 }
@@ -40,9 +41,9 @@ func (s *Store) swap(log uint64) cut {
 	defer s.cut.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := cut{number: s.number, records: s.records}
+	c := cut{number: s.number, storeRecords: s.storeRecords}
 	s.number++
-	s.records = newRecords()
+	s.storeRecords = newStoreRecords()
 	for _, o := range c.dropped {
 		s.dropping = append(s.dropping, dropping{o, log})
 	}
@@ -153,7 +154,7 @@ func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
 // that its logs may have such cuts.
 func (w *writer) spill() error {
 	if !w.db.isParted {
-		if err := w.db.setFormat(partedFormat); err != nil {
+		if err := w.db.setFormat(records.PartedFormat); err != nil {
 			return err
 		}
 		w.db.isParted = true
@@ -198,7 +199,7 @@ func (w *writer) shrink() {
 
 func (w *writer) write(c cut) {
 	if c.cluster != nil {
-		w.set(setChange, clusterKey, c.cluster.append(nil))
+		w.set(setChange, records.ClusterKey, records.AppendCluster(nil, *c.cluster))
 	}
 	for _, o := range c.dropped {
 		w.drop(o, c.rules)
@@ -211,27 +212,27 @@ func (w *writer) write(c cut) {
 	}
 	for id, l := range c.letters {
 		if l == nil {
-			w.frame.change(deleteChange, letterKey(id))
+			w.frame.change(deleteChange, records.LetterKey(id))
 			continue
 		}
-		w.value = appendLetter(w.value[:0], l, &referrer{writer: w, owner: letters})
-		w.set(setChange, letterKey(id), w.value)
+		w.value = records.AppendLetter(w.value[:0], l, &referrer{writer: w, owner: records.Letters})
+		w.set(setChange, records.LetterKey(id), w.value)
 	}
 	for name, r := range c.rules {
 		if r == nil {
-			w.frame.change(deleteChange, ruleKey(name))
+			w.frame.change(deleteChange, records.RuleKey(name))
 			continue
 		}
-		w.value = appendRule(w.value[:0], r)
-		w.set(setChange, ruleKey(name), w.value)
+		w.value = records.AppendRule(w.value[:0], r)
+		w.set(setChange, records.RuleKey(name), w.value)
 	}
 	for id, value := range c.notes {
 		if value == nil {
-			w.frame.change(deleteChange, noteKey(id))
+			w.frame.change(deleteChange, records.NoteKey(id))
 			continue
 		}
-		w.value = appendNote(w.value[:0], id, value)
-		w.set(setChange, noteKey(id), w.value)
+		w.value = records.AppendNote(w.value[:0], id, value)
+		w.set(setChange, records.NoteKey(id), w.value)
 	}
 	w.db.dictionaries.tidy(&w.frame)
 }
@@ -251,13 +252,13 @@ func (w *writer) set(kind byte, key, value []byte) {
 // referrer makes the references of records of an owner.
 type referrer struct {
 	*writer
-	owner owner
-	last  *object.Dictionary // of the latest reference
-	id    dictionaryID       // its id
+	owner records.Owner
+	last  *object.Dictionary   // of the latest reference
+	id    records.DictionaryID // its id
 }
 
 // dictionary implements references. It writes a dictionary that is not on disk.
-func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
+func (r *referrer) Dictionary(with *object.Dictionary) records.DictionaryID {
 	if with != r.last {
 		r.last, r.id = with, r.db.dictionaries.refer(r.owner, with, &r.frame)
 	}
@@ -265,50 +266,50 @@ func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
 }
 
 // repeat implements references.
-func (r *referrer) repeat(o *object.Object, at int) bool {
+func (r *referrer) Repeat(o *object.Object, at int) bool {
 	offset, length, ok := r.log.placeOf(o)
 	if !ok {
 		return false
 	}
 	if _, with, _ := o.Packed(); with != nil {
-		r.dictionary(with)
+		r.Dictionary(with)
 	}
 	r.inserts = append(r.inserts, insert{at, offset, length})
 	return true
 }
 
 // wrote implements references.
-func (r *referrer) wrote(o *object.Object, from, to int) {
+func (r *referrer) Wrote(o *object.Object, from, to int) {
 	r.texts = append(r.texts, text{o, from, to})
 }
 
 // drop removes everything that belongs to an owner. It also removes the record without which the
 // rule or informer counts as new.
-func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
+func (w *writer) drop(o records.Owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
 	w.frame.change(dropChange, o[:])
 	switch o[0] {
-	case objectPrefix:
-		w.frame.change(deleteChange, informerKey(o))
+	case records.ObjectPrefix:
+		w.frame.change(deleteChange, records.InformerKey(o))
 		return
-	case notePrefix:
+	case records.NotePrefix:
 		return
 	}
 	for name := range rules {
-		if newOwner(deliveryPrefix, name) == o {
-			w.frame.change(deleteChange, ruleKey(name))
+		if records.NewOwner(records.DeliveryPrefix, name) == o {
+			w.frame.change(deleteChange, records.RuleKey(name))
 		}
 	}
 }
 
 // objects writes the objects of an informer and what it resumes from. It packs the objects first.
 func (w *writer) objects(i informerCut) {
-	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
+	if i.loaded.CompareAndSwap(false, true) && i.written == (records.Informer{}) {
 		w.drop(i.owner, nil) // nobody has loaded what is on disk
 	}
 	refer := &referrer{writer: w, owner: i.owner}
 	for key, r := range i.objects {
-		w.key = appendObjectKey(w.key[:0], i.owner, key)
+		w.key = records.AppendObjectKey(w.key[:0], i.owner, key)
 		if r.object == nil {
 			w.frame.change(deleteChange, w.key)
 			continue
@@ -316,20 +317,20 @@ func (w *writer) objects(i informerCut) {
 		if !i.opts.Secret {
 			i.opts.Packer.PackBeside(r.object)
 		}
-		w.value = appendObjectRecord(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
+		w.value = records.AppendObject(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
 		w.set(setChange, w.key, w.value)
 	}
-	if i.written.id == "" {
-		i.written = informerRecord{id: i.id, kept: i.opts.Kept}
-	} else if len(i.objects) > 0 && i.written.kept != i.opts.Kept {
-		i.written.kept = KeptMixed
+	if i.written.ID == "" {
+		i.written = records.Informer{ID: i.id, Kept: i.opts.Kept}
+	} else if len(i.objects) > 0 && i.written.Kept != i.opts.Kept {
+		i.written.Kept = KeptMixed
 	}
-	i.written.resourceVersion = i.version
+	i.written.ResourceVersion = i.version
 	if i.told && i.version != "" {
-		i.written.kept = i.opts.Kept
+		i.written.Kept = i.opts.Kept
 	}
-	w.value = i.written.append(w.value[:0])
-	w.set(setChange, informerKey(i.owner), w.value)
+	w.value = records.AppendInformer(w.value[:0], i.written)
+	w.set(setChange, records.InformerKey(i.owner), w.value)
 }
 
 // deliveries writes the waiting deliveries of a lane and removes the gone ones.
@@ -340,7 +341,7 @@ func (w *writer) deliveries(l laneCut) {
 	refer := &referrer{writer: w, owner: l.owner}
 	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
 		d := l.deliveries[n]
-		w.key = appendDeliveryKey(w.key[:0], l.owner, d.key, n)
+		w.key = records.AppendDeliveryKey(w.key[:0], l.owner, d.key, n)
 		if d.gone {
 			w.frame.change(deleteChange, w.key)
 			l.left()
@@ -350,7 +351,7 @@ func (w *writer) deliveries(l laneCut) {
 		if n <= l.earlier[rangeOf(n)] {
 			kind = setChange
 		}
-		w.value = appendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
+		w.value = records.AppendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
 		if !d.again {
 			l.disk.add(1, int64(len(w.key)+len(w.value))+lengthOf(w.inserts))
 		}

@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/fields"
 )
 
 // A log is a file of cuts, which is only appended to. Nearly every cut is one frame:
@@ -224,7 +224,7 @@ func (f *frame) change(kind byte, key []byte) {
 	if f.spill != nil && f.err == nil && len(f.b) > f.maxPart {
 		f.err = f.spill()
 	}
-	f.b = appendBytes(append(f.b, kind), key)
+	f.b = fields.AppendBytes(append(f.b, kind), key)
 }
 
 // value appends a value: text, with bytes of the log inserted. It returns the offset in the log at
@@ -332,16 +332,16 @@ func readLog(
 			}
 		}
 		if c.length == 0 {
-			r := reader{left: payload}
-			mark := r.take(len(logMark))
+			r := fields.Reader{Left: payload}
+			mark := r.Take(len(logMark))
 			if version, ok := newerLog(mark); ok {
 				err := &VersionError{Of: "log", Found: version, Reads: 1}
 				return nil, 0, errors.Join(err, file.Close())
 			}
-			if string(mark) != logMark || r.uvarint() != number {
+			if string(mark) != logMark || r.Uvarint() != number {
 				return c, 0, nil
 			}
-			previous = int64(r.uvarint())
+			previous = int64(r.Uvarint())
 		} else if !c.add(payload) {
 			return nil, 0, errors.Join(damage("a cut in a log is malformed"), file.Close())
 		}
@@ -405,10 +405,10 @@ func unlessEnd(err error) error {
 
 // add adds the changes of the next frame. It reports whether they are well-formed.
 func (c *contents) add(payload []byte) bool {
-	r := reader{left: payload}
-	for len(r.left) > 0 {
-		kind, key := r.byte(), r.bytes()
-		at := c.length + frameHeader + int64(len(payload)-len(r.left))
+	r := fields.Reader{Left: payload}
+	for len(r.Left) > 0 {
+		kind, key := r.Byte(), r.Bytes()
+		at := c.length + frameHeader + int64(len(payload)-len(r.Left))
 		switch kind {
 		case setChange, addChange:
 			length := skipValue(&r)
@@ -432,7 +432,7 @@ func (c *contents) add(payload []byte) bool {
 		default:
 			return false
 		}
-		if r.bad {
+		if r.Failed() {
 			return false
 		}
 	}
@@ -440,23 +440,23 @@ func (c *contents) add(payload []byte) bool {
 }
 
 // skipValue reads past a value, and returns its length.
-func skipValue(r *reader) uint32 {
-	length := r.uvarint()
+func skipValue(r *fields.Reader) uint32 {
+	length := r.Uvarint()
 	if length > maxFrame {
-		r.fail()
+		r.Fail()
 	}
-	for left := length; left > 0 && !r.bad; {
-		n := r.uvarint()
+	for left := length; left > 0 && !r.Failed(); {
+		n := r.Uvarint()
 		part := n >> 1
 		if part == 0 || part > left {
-			r.fail()
+			r.Fail()
 			return 0
 		}
 		left -= part
 		if n&1 == 1 {
-			r.uvarint()
+			r.Uvarint()
 		} else {
-			r.take(int(part))
+			r.Take(int(part))
 		}
 	}
 	return uint32(length)
@@ -474,7 +474,7 @@ func (c *contents) value(buf []byte, at int64) ([]byte, error) {
 		return nil, err
 	}
 	if length > uint64(c.length)*maxRepeats {
-		return nil, errRecord
+		return nil, fields.ErrMalformed
 	}
 	buf = slices.Grow(buf[:0], int(length))[:length]
 	for at := 0; at < len(buf); {
@@ -483,7 +483,7 @@ func (c *contents) value(buf []byte, at int64) ([]byte, error) {
 			return nil, err
 		}
 		if n>>1 == 0 || n>>1 > uint64(len(buf)-at) {
-			return nil, errRecord
+			return nil, fields.ErrMalformed
 		}
 		part := buf[at : at+int(n>>1)]
 		at += len(part)

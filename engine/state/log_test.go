@@ -10,10 +10,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // update records an update of an object and the delivery of it, and returns the delivery's cut.
@@ -22,7 +22,7 @@ func (l *life) update(n uint64, o, old *object.Object) (cut uint64) {
 		l.i.Put(o, nil)
 		l.i.Version(o.ResourceVersion())
 		d := delta.Delta{Type: delta.Updated, Object: o, Old: old}
-		cut = l.lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+		cut = l.lane.Put(n, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: d}})
 	})
 	return cut
 }
@@ -81,7 +81,7 @@ func TestLogHoldsATextOnce(t *testing.T) {
 	s.recorded(func() {
 		i.Put(o, nil)
 		for _, l := range lanes {
-			l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}}})
+			l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}}})
 		}
 	})
 	if err := s.flush(s.db.Load()); err != nil {
@@ -204,8 +204,8 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 	flush(func() {
 		i.Put(same, nil)
 		i.Put(busy, nil)
-		lane.Put(inOrder, key("same"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: same}}})
-		lane.Put(inOrder+1, key("busy"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: busy}}})
+		lane.Put(inOrder, key("same"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: same}}})
+		lane.Put(inOrder+1, key("busy"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: busy}}})
 	})
 	flush(func() {
 		i.Put(obj(t, "busy", 2, ""), nil)
@@ -213,10 +213,10 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 		i.Version("2")
 	})
 	for k, want := range map[string]bool{
-		string(appendObjectKey(nil, i.owner, key("same"))):                 true,
-		string(appendDeliveryKey(nil, lane.owner, key("same"), inOrder)):   true,
-		string(appendObjectKey(nil, i.owner, key("busy"))):                 false,
-		string(appendDeliveryKey(nil, lane.owner, key("busy"), inOrder+1)): false,
+		string(records.AppendObjectKey(nil, i.owner, key("same"))):                 true,
+		string(records.AppendDeliveryKey(nil, lane.owner, key("same"), inOrder)):   true,
+		string(records.AppendObjectKey(nil, i.owner, key("busy"))):                 false,
+		string(records.AppendDeliveryKey(nil, lane.owner, key("busy"), inOrder+1)): false,
 	} {
 		if inPebble([]byte(k)) != want {
 			t.Errorf("%q is in Pebble: %v", k, !want)
@@ -308,7 +308,7 @@ func FuzzLog(f *testing.F) {
 	old := obj(f, "a", 1, "text")
 	s.recorded(func() {
 		s.Objects("i", ObjectsOptions{}).Put(old, []string{"r"})
-		l.Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: old}}})
+		l.Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: old}}})
 		s.DropRule("x")
 	})
 	if err := s.flush(s.db.Load()); err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
+	"github.com/informd/informd/engine/state/records"
 	"github.com/informd/informd/internal/ownfile"
 )
 
@@ -22,16 +22,16 @@ import (
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
-		dir:       dir,
-		opts:      o,
-		health:    &health{logger: o.Logger, dir: dir},
-		number:    1,
-		wake:      newSignal(),
-		stir:      newSignal(),
-		wakeSync:  newSignal(),
-		informers: make(map[string]*Objects),
-		lanes:     make(map[string]*Lane),
-		records:   newRecords(),
+		dir:          dir,
+		opts:         o,
+		health:       &health{logger: o.Logger, dir: dir},
+		number:       1,
+		wake:         newSignal(),
+		stir:         newSignal(),
+		wakeSync:     newSignal(),
+		informers:    make(map[string]*Objects),
+		lanes:        make(map[string]*Lane),
+		storeRecords: newStoreRecords(),
 	}
 	err := s.openSoon()
 	if unusable := new(unusableError); errors.As(err, &unusable) {
@@ -275,7 +275,7 @@ func reason(err error) string {
 	if isDisk(err) {
 		return unread
 	}
-	if errors.Is(err, errForeign) {
+	if errors.Is(err, records.ErrForeign) {
 		return foreign
 	}
 	if version := new(VersionError); errors.As(err, &version) {
@@ -331,7 +331,7 @@ func (d *database) begin(disk vfs.FS) error {
 			return err
 		}
 		if d.isParted && d.readOnly == nil { // the store has the logs that were
-			if err := d.setFormat(formatVersion); err != nil {
+			if err := d.setFormat(records.FormatVersion); err != nil {
 				return err
 			}
 			d.isParted = false

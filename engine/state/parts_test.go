@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A cut that is larger than a frame has several, and is one cut all the same: a process that is
@@ -69,9 +70,9 @@ func TestFormatOfCutsOfSeveralFrames(t *testing.T) {
 	closed(t, s)
 	versionIn := func(dir string) (version uint64) {
 		meddle(t, dir, func(db *pebble.DB) error {
-			text, _, err := get(db, formatKey)
+			text, _, err := get(db, records.FormatKey)
 			if err == nil {
-				version, err = readFormat(text)
+				version, err = records.ReadFormat(text)
 			}
 			return err
 		})
@@ -81,14 +82,14 @@ func TestFormatOfCutsOfSeveralFrames(t *testing.T) {
 	if err := os.CopyFS(killed, os.DirFS(copied)); err != nil {
 		t.Fatal(err)
 	}
-	if got := versionIn(copied); got != partedFormat {
-		t.Errorf("the format is %d, want %d", got, partedFormat)
+	if got := versionIn(copied); got != records.PartedFormat {
+		t.Errorf("the format is %d, want %d", got, records.PartedFormat)
 	}
 	if found := foundIn(t, killed); found != l.describe() {
 		t.Errorf("found %s, want %s", found, l.describe())
 	}
-	if got := versionIn(killed); got != formatVersion {
-		t.Errorf("the format is %d after a start, want %d", got, formatVersion)
+	if got := versionIn(killed); got != records.FormatVersion {
+		t.Errorf("the format is %d after a start, want %d", got, records.FormatVersion)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // storeName is the name of Pebble's directory within ours.
@@ -269,7 +270,7 @@ func scan(
 	db pebble.Reader, prefix, start []byte,
 	f func(key []byte, it *pebble.Iterator) (more bool, err error),
 ) (err error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: records.After(prefix)})
 	if err != nil {
 		return err
 	}

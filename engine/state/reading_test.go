@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 var here = Cluster{UID: "u", Server: "a"}
@@ -30,7 +30,7 @@ func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 	s.recorded(func() {
 		s.PutRule(RuleMemory{Name: "r", Resource: "pods"})
 		s.PutRule(RuleMemory{Name: "going"})
-		s.Lane("going", LaneOptions{}).Put(1, key("g"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
+		s.Lane("going", LaneOptions{}).Put(1, key("g"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
 		s.Objects("gone", ObjectsOptions{}).Put(obj(t, "g", 1, ""), nil)
 	})
 	for n := range 20 {
@@ -192,7 +192,7 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Set(formatKey, value, pebble.Sync); err != nil {
+		if err := db.Set(records.FormatKey, value, pebble.Sync); err != nil {
 			t.Fatal(err)
 		}
 		if err := db.Close(); err != nil {
@@ -201,8 +201,8 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 	}
 	for why, do := range map[string]func(t *testing.T, disk vfs.FS){
 		otherCluster: func(*testing.T, vfs.FS) {},
-		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, formatOf(newestFormat+1)) },
-		damaged:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(formatMark)) },
+		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, records.FormatOf(records.NewestFormat+1)) },
+		damaged:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(records.FormatMark)) },
 		foreign:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte("of another program")) },
 		unstartable: func(_ *testing.T, disk vfs.FS) {
 			for range maxEnds {

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // recognise checks that Pebble may use the directory, because Pebble would use any directory.
@@ -20,7 +21,7 @@ func recognise(disk vfs.FS, store string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return errForeign
+		return records.ErrForeign
 	}
 	names, err := disk.List(store)
 	if err != nil {
@@ -44,7 +45,7 @@ func recognise(disk vfs.FS, store string) error {
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
 			// The making of this store was cut short.
 		default:
-			return errForeign
+			return records.ErrForeign
 		}
 	}
 	return nil
@@ -98,7 +99,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 
 // checkFormat checks the format of a store. An empty store gets the format.
 func (d *database) checkFormat(db pebble.Reader) error {
-	text, ok, err := get(db, formatKey)
+	text, ok, err := get(db, records.FormatKey)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (d *database) checkFormat(db pebble.Reader) error {
 			return err
 		}
 		if !empty {
-			return errForeign
+			return records.ErrForeign
 		}
 		if d.written {
 			return damage("its content is missing")
@@ -121,23 +122,26 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
-		return d.setFormat(formatVersion)
+		return d.setFormat(records.FormatVersion)
 	}
-	version, err := readFormat(text)
+	version, err := records.ReadFormat(text)
+	if newer := new(records.FormatError); errors.As(err, &newer) {
+		return &VersionError{Found: newer.Found, Reads: newer.Reads}
+	}
 	if err != nil || d.readOnly != nil {
 		return err
 	}
-	d.isParted = version == partedFormat
-	if version >= formatVersion {
+	d.isParted = version == records.PartedFormat
+	if version >= records.FormatVersion {
 		return nil
 	}
-	d.upgraded("the state", version, formatVersion)
-	return d.setFormat(formatVersion)
+	d.upgraded("the state", version, records.FormatVersion)
+	return d.setFormat(records.FormatVersion)
 }
 
 // setFormat makes the store one of a version of our format.
 func (d *database) setFormat(version uint64) error {
-	if err := d.pebble.Set(formatKey, formatOf(version), pebble.NoSync); err != nil {
+	if err := d.pebble.Set(records.FormatKey, records.FormatOf(version), pebble.NoSync); err != nil {
 		return err
 	}
 	return d.pebble.Flush()

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"k8s.io/utils/clock"
-
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/state/records"
+	"k8s.io/utils/clock"
 )
 
 // DefaultFlushEvery is how often a Store writes unless [Options] say otherwise. MaxFlushEvery is
@@ -171,14 +171,14 @@ type Store struct {
 	// isLate says that the log does not take records promptly, so that no event waits for it.
 	isLate atomic.Bool
 
-	mu        sync.Mutex // guards the fields below
-	informers map[string]*Objects
-	lanes     map[string]*Lane
-	records              // records of no informer and no lane
-	dropping  []dropping // owners that logs drop, and the store still has
-	bound     *Cluster   // set by Bind
-	setAside  []string
-	lastAside time.Time
+	mu           sync.Mutex // guards the fields below
+	informers    map[string]*Objects
+	lanes        map[string]*Lane
+	storeRecords            // records of no informer and no lane
+	dropping     []dropping // owners that logs drop, and the store still has
+	bound        *Cluster   // set by Bind
+	setAside     []string
+	lastAside    time.Time
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
@@ -186,23 +186,23 @@ type Store struct {
 
 // dropping is an owner that a log drops.
 type dropping struct {
-	owner owner
+	owner records.Owner
 	log   uint64
 }
 
 // records are the records of the store as a whole. A nil value means that the rule, note or letter
 // is gone.
-type records struct {
-	dropped []owner // owners whose records are all removed before anything else is written
+type storeRecords struct {
+	dropped []records.Owner // owners whose records are all removed before anything else is written
 	rules   map[string]*RuleMemory
-	notes   map[noteID][]byte
+	notes   map[records.NoteID][]byte
 	letters map[string]*delivery.Letter
 	cluster *Cluster
 }
 
-func newRecords() records {
-	return records{
-		rules: make(map[string]*RuleMemory), notes: make(map[noteID][]byte),
+func newStoreRecords() storeRecords {
+	return storeRecords{
+		rules: make(map[string]*RuleMemory), notes: make(map[records.NoteID][]byte),
 		letters: make(map[string]*delivery.Letter),
 	}
 }
@@ -269,16 +269,7 @@ func (s *Store) Pace() {
 }
 
 // RuleMemory is the record of a rule besides its deliveries.
-type RuleMemory struct {
-	// ID is the name by which the state finds what it has of the rule: the first that the rule had.
-	ID       string
-	Name     string
-	Former   []delivery.Former // the names that ids of waiting deliveries begin with, the oldest first
-	Resource string            // of the rule's objects
-	// Seen is the rule's where when it last saw an informer's objects, by the informer's id.
-	Seen   map[string]string
-	Paused bool
-}
+type RuleMemory = records.Rule
 
 // PutRule records a rule. It replaces one with the same ID. Call it between Begin and End.
 func (s *Store) PutRule(r RuleMemory) {
@@ -308,10 +299,10 @@ func (s *Store) DropRule(name string) {
 		s.unwritten.records.Add(1)
 	}
 	s.rules[name] = nil
-	lane := newOwner(deliveryPrefix, name)
-	s.dropped = append(s.dropped, lane, newOwner(notePrefix, name))
+	lane := records.NewOwner(records.DeliveryPrefix, name)
+	s.dropped = append(s.dropped, lane, records.NewOwner(records.NotePrefix, name))
 	for id := range s.notes {
-		if id.rule == name {
+		if id.Rule == name {
 			s.unwritten.add(-1, -int64(len(s.notes[id])))
 			delete(s.notes, id)
 		}
@@ -331,7 +322,7 @@ func (s *Store) DropInformer(id string) {
 	if s.broken.Load() {
 		return
 	}
-	s.dropped = append(s.dropped, newOwner(objectPrefix, id))
+	s.dropped = append(s.dropped, records.NewOwner(records.ObjectPrefix, id))
 	s.unwritten.records.Add(1)
 	if i := s.informers[id]; i != nil {
 		i.dropped.Store(true)
@@ -341,7 +332,7 @@ func (s *Store) DropInformer(id string) {
 
 // hides returns whether the records of an owner that the store has do not count, because they are
 // about to be removed. It first gives the store what the log has, for at most a time.
-func (s *Store) hides(o owner, limit time.Duration) bool {
+func (s *Store) hides(o records.Owner, limit time.Duration) bool {
 	s.mu.Lock()
 	isDropped := slices.Contains(s.dropped, o)
 	s.mu.Unlock()
@@ -353,7 +344,7 @@ func (s *Store) hides(o owner, limit time.Duration) bool {
 }
 
 // isDropped reports whether the records of an owner on disk are about to be removed.
-func (s *Store) isDropped(o owner) bool {
+func (s *Store) isDropped(o records.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.dropped, o) ||

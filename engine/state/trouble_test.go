@@ -17,9 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // life is a store whose content the test knows.
@@ -55,7 +55,7 @@ func (l *life) record(changes int) {
 			o := obj(l.t, name, l.n, strings.Repeat("text", 200))
 			l.i.Put(o, nil)
 			l.i.Version(o.ResourceVersion())
-			l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+			l.lane.Put(uint64(l.n), key(name), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 			l.lane.Delete(uint64(l.n), key(name))
 			l.want[name] = o.ResourceVersion()
 		})
@@ -346,7 +346,7 @@ func TestReadsAreBoundedInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.recorded(func() {
-		lane.Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+		lane.Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 	})
 	s.written()
 	d := s.db.Load()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A store from before there were logs, whose process was killed, is read whole: Pebble had a log of
@@ -22,9 +23,9 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 	}
 	b := db.NewBatch()
 	for _, err := range []error{
-		b.Delete(progressKey, nil),
-		b.Set(formatKey, binary.AppendUvarint([]byte(formatMark), logless), nil),
-		b.Set(ruleKey("r"), appendRule(nil, &RuleMemory{Name: "r", Resource: "of the killed process"}), nil),
+		b.Delete(records.ProgressKey, nil),
+		b.Set(records.FormatKey, binary.AppendUvarint([]byte(records.FormatMark), records.Logless), nil),
+		b.Set(records.RuleKey("r"), records.AppendRule(nil, &RuleMemory{Name: "r", Resource: "of the killed process"}), nil),
 		b.Commit(pebble.Sync),
 	} {
 		if err != nil {

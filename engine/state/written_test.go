@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A crash keeps everything that was recorded before Written returned nil. Written does not wait for
@@ -35,7 +35,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 		all.Go(func() {
 			for n := range times {
 				name := fmt.Sprint("o", asker, "-", n)
-				d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: delivery.Recorded([]byte(`[{}]`))}}
+				d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: delivery.Recorded([]byte(`[{}]`))}}
 				s.recorded(func() {
 					mu.Lock()
 					defer mu.Unlock()
