@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // made returns the directory of a closed state that holds one rule.
@@ -89,11 +90,11 @@ func TestStatesThatAreSetAside(t *testing.T) {
 			}
 		}},
 		"found to be damaged while it ran": {damaged, "damaged", func(t *testing.T, dir string) {
-			risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), damagedName)
+			risk.Begin(Options{}.withDefaults().disk, filepath.Join(dir, storeName), risk.Damaged)
 		}},
 		"the end of ten processes that opened it": {unstartable, "ten times", func(t *testing.T, dir string) {
-			for range maxEnds {
-				risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), openingName)
+			for range risk.MaxEnds {
+				risk.Begin(Options{}.withDefaults().disk, filepath.Join(dir, storeName), risk.Opening)
 			}
 		}},
 	} {
@@ -122,10 +123,10 @@ func TestStatesThatAreSetAside(t *testing.T) {
 
 func TestSurvivedStartsDoNotCount(t *testing.T) {
 	dir := made(t)
-	disk := Options{}.withDefaults().disk
+	files := Options{}.withDefaults().disk
 	for range 3 {
-		for range maxEnds - 1 {
-			risk(disk, filepath.Join(dir, storeName), openingName)
+		for range risk.MaxEnds - 1 {
+			risk.Begin(files, filepath.Join(dir, storeName), risk.Opening)
 		}
 		s := open(t, dir, Options{})
 		if rules, err := s.Rules(); len(rules) != 1 || err != nil {

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/records"
 )
 
@@ -53,7 +53,7 @@ func (s *Store) rotate(d *database, atOnce bool) error {
 	// A log grows far beyond its limit if the one before it is not moved in time. Pebble is then
 	// behind with its tables.
 	isBehind := old.length.Load() > s.opts.limits.log+s.opts.limits.log/2
-	d.fs.tempo.isCalm.Store(!atOnce && !isBehind)
+	d.fs.Tempo.SetCalm(!atOnce && !isBehind)
 	d.full <- &fullLog{cutLog: old, upTo: s.logged.reached.Load(), atOnce: atOnce}
 	return nil
 }
@@ -93,7 +93,7 @@ func (l *fullLog) read(d *database) error {
 	if err := l.sync(d.fs); err != nil {
 		return err
 	}
-	c, _, err := readLog(d.fs, d.dir, l.number, &breath{tempo: &d.fs.tempo})
+	c, _, err := readLog(d.fs, d.dir, l.number, disk.NewBreath(&d.fs.Tempo))
 	if err != nil {
 		return err
 	}
@@ -168,12 +168,12 @@ func (m *mover) apply(c, later *contents) {
 		}
 	}
 	var value []byte
-	pause := breath{tempo: &m.db.fs.tempo}
+	pause := disk.NewBreath(&m.db.fs.Tempo)
 	for _, key := range slices.Sorted(maps.Keys(c.finals)) {
 		if m.err != nil {
 			return
 		}
-		pause.take()
+		pause.Take()
 		if later.changes(key) {
 			continue
 		}
@@ -210,7 +210,7 @@ func (m *mover) mayCommit() {
 
 // recover reads the logs that an earlier process left. A store that can be written gets their
 // content, and a new log. One that is only read gets a view with their content.
-func (d *database) recover(disk vfs.FS) error {
+func (d *database) recover(files vfs.FS) error {
 	text, ok, err := get(d.pebble, records.ProgressKey)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (d *database) recover(disk vfs.FS) error {
 			return err
 		}
 	}
-	numbers, err := logsIn(disk, d.dir)
+	numbers, err := logsIn(files, d.dir)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (d *database) recover(disk vfs.FS) error {
 	if n := len(numbers); n > 0 {
 		next = max(next, numbers[n-1]+1)
 	}
-	left, err := d.chain(disk, numbers, at)
+	left, err := d.chain(files, numbers, at)
 	defer func() {
 		for _, c := range left {
 			_ = c.file.Close() // it was only read
@@ -252,7 +252,7 @@ func (d *database) recover(disk vfs.FS) error {
 		if i == len(left)-1 {
 			done.Next = next // a log after it, if there is one, does not go on where it ends
 		}
-		if err := d.mayMove(disk, c); err != nil {
+		if err := d.mayMove(files, c); err != nil {
 			return err
 		}
 		if err := d.move(c, nil, records.Progress{Next: n, Begun: c.length}, done); err != nil {
@@ -264,13 +264,13 @@ func (d *database) recover(disk vfs.FS) error {
 			return err
 		}
 	}
-	log, err := createLog(disk, d.dir, next, 0)
+	log, err := createLog(files, d.dir, next, 0)
 	if err != nil {
 		return err
 	}
-	noteNewest(disk, d.dir, next) // before the others go: it never names a log that informd removed
+	noteNewest(files, d.dir, next) // before the others go: it never names a log that informd removed
 	for _, n := range numbers {
-		if err := disk.Remove(disk.PathJoin(d.dir, logName(n))); err != nil && !isNotExist(err) {
+		if err := files.Remove(files.PathJoin(d.dir, logName(n))); err != nil && !disk.IsNotExist(err) {
 			return errors.Join(err, log.close())
 		}
 	}
@@ -285,14 +285,14 @@ func (d *database) recover(disk vfs.FS) error {
 // reports what is in the logs beyond that, which is lost. The caller closes their files, also after
 // an error.
 func (d *database) chain(
-	disk vfs.FS, numbers []uint64, at records.Progress,
+	files vfs.FS, numbers []uint64, at records.Progress,
 ) (left []*contents, err error) {
 	expected, length, ended := at.Next, int64(0), false
 	for _, n := range numbers {
 		if n < at.Next {
 			continue // the store has it
 		}
-		c, previous, err := readLog(disk, d.dir, n, nil)
+		c, previous, err := readLog(files, d.dir, n, nil)
 		if err != nil {
 			return left, err
 		}
@@ -307,7 +307,7 @@ func (d *database) chain(
 		left = append(left, c)
 		expected, length = n+1, c.length
 	}
-	if newest := newestLog(disk, d.dir); newest >= at.Next && !slices.Contains(numbers, newest) {
+	if newest := newestLog(files, d.dir); newest >= at.Next && !slices.Contains(numbers, newest) {
 		d.fail.logger.Error("a log of the state is missing: informd goes on from the cut before it; "+
 			"events are repeated, and dead letters, pauses and timers since then are lost. Unless the "+
 			"machine lost power, find out who removes files there", "log", logName(newest), "dir", d.dir)
@@ -317,16 +317,6 @@ func (d *database) chain(
 	}
 	return left, nil
 }
-
-// noteNewest notes that a log was made and is the newest. Errors of the disk do not matter here:
-// the next start then does not notice if the log is missing.
-func noteNewest(disk vfs.FS, store string, number uint64) {
-	write(disk, store, newestName, strconv.FormatUint(number, 10))
-}
-
-// newestLog returns the number of the newest log that was made, or 0 if it is not known. The store
-// may have it, and it may be gone.
-func newestLog(disk vfs.FS, store string) uint64 { return uint64(ends(disk, store, newestName)) }
 
 // reportLost logs that the bytes of a log from an offset on are lost, if there are any. A power
 // failure tears the end of a log; anything else that does is damage.
@@ -341,15 +331,15 @@ func (d *database) reportLost(number uint64, from, size int64) {
 
 // mayMove returns an error if the store has no room for the contents of a log that an earlier
 // process left. It syncs the log: once the store may have parts of it, the rest must not be lost.
-func (d *database) mayMove(disk vfs.FS, c *contents) error {
-	usage, err := disk.GetDiskUsage(d.dir)
+func (d *database) mayMove(files vfs.FS, c *contents) error {
+	usage, err := files.GetDiskUsage(d.dir)
 	if err == nil && usage.TotalBytes > 0 && usage.AvailBytes < openingRoom+c.size() {
 		return &os.PathError{Op: "write", Path: d.dir, Err: syscall.ENOSPC}
 	}
 	if err := c.file.Sync(); err != nil {
 		return err
 	}
-	return syncDir(disk, d.dir)
+	return disk.SyncDir(files, d.dir)
 }
 
 // settle returns when the store has everything that was recorded before. Before Run, and while

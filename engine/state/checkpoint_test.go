@@ -78,8 +78,8 @@ func TestRecordsThatCancelEachOther(t *testing.T) {
 // which a loss of power ends, leaves a state to start from.
 func TestLossOfPowerDuringRecovery(t *testing.T) {
 	long(t)
-	disk := vfs.NewCrashableMem()
-	o := onMemory(disk)
+	files := vfs.NewCrashableMem()
+	o := onMemory(files)
 	s := open(t, "/state", o)
 	i := s.Objects("i", ObjectsOptions{})
 	r := rand.NewChaCha8([32]byte{2})
@@ -96,11 +96,11 @@ func TestLossOfPowerDuringRecovery(t *testing.T) {
 	s.broken.Store(true) // the process ends
 	s.db.Load().abandon()
 
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	var clones []*vfs.MemFS
 	watching.fall(func(op, name string) error {
 		if op == "sync" && strings.Contains(name, "MANIFEST") {
-			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+			clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})
@@ -149,16 +149,16 @@ func TestLongReadsDoNotHoldUpTheLog(t *testing.T) {
 
 // The store gets a log late if the log cannot be read for a while.
 func TestLogThatCannotBeReadForAWhile(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	o := onMemory(disk)
+	files := newSickFS(vfs.NewMem())
+	o := onMemory(files)
 	l := live(t, open(t, "/state", o))
 	l.record(10)
 	l.written()
-	disk.goBlind(syscall.EMFILE)
+	files.goBlind(syscall.EMFILE)
 	l.wantsSettled.Store(true)
 	l.wake.send()
 	eventually(t, "it is noticed", func() bool { return l.Status().Trouble != "" })
-	disk.heal()
+	files.heal()
 	l.record(10)
 	l.written()
 	l.stop()
@@ -229,12 +229,12 @@ func TestRecoveryOnANearlyFullDisk(t *testing.T) {
 
 // A process may end at any moment while it makes a store. The next one does not find it damaged.
 func TestEndWhileTheStoreIsMade(t *testing.T) {
-	disk := vfs.NewMem()
-	watching := newSickFS(disk)
+	files := vfs.NewMem()
+	watching := newSickFS(files)
 	var ends []*vfs.MemFS
 	watching.fall(func(op, name string) error {
 		ends = append(ends, vfs.NewMem())
-		_, err := vfs.Clone(disk, ends[len(ends)-1], "/state", "/state")
+		_, err := vfs.Clone(files, ends[len(ends)-1], "/state", "/state")
 		return err
 	})
 	s := open(t, "/state", onMemory(watching))
@@ -243,8 +243,8 @@ func TestEndWhileTheStoreIsMade(t *testing.T) {
 	if len(ends) < 10 {
 		t.Errorf("only %d ends", len(ends))
 	}
-	for n, disk := range ends {
-		s := open(t, "/state", onMemory(disk))
+	for n, files := range ends {
+		s := open(t, "/state", onMemory(files))
 		if aside := s.Status().SetAside; len(aside) > 0 {
 			t.Errorf("after %d operations: %v", n, aside)
 		}

@@ -16,9 +16,9 @@ import (
 // several batches.
 func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	long(t)
-	disk := vfs.NewCrashableMem()
+	files := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	o := onMemory(watching)
 	o.limits.batch, o.limits.memory = 64<<10, 256<<10 // so Pebble makes tables before it has all
 	s := open(t, "/state", o)
@@ -46,7 +46,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	})
 	watching.fall(func(op, name string) error {
 		if op == "sync" {
-			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+			clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})

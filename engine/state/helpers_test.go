@@ -135,8 +135,8 @@ func (s *Store) recorded(f func()) {
 }
 
 // onMemory returns Options for a disk in memory.
-func onMemory(disk vfs.FS) Options {
-	return Options{disk: disk, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
+func onMemory(files vfs.FS) Options {
+	return Options{disk: files, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
 }
 
 // cases returns how many random cases a test tries: some of them, or all in `make soak`.

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/fields"
 	"github.com/informd/informd/engine/state/records"
 	"golang.org/x/sync/errgroup"
@@ -70,7 +71,7 @@ func (s *Store) unreadable(d *database, err error) error {
 		s.startOver(d, reason(err), err)
 		return ErrSetAside
 	}
-	if !isDisk(err) && !errors.Is(err, errClosed) {
+	if !disk.IsAtFault(err) && !errors.Is(err, errClosed) {
 		s.breakDown(d, err)
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/fields"
 )
 
@@ -76,8 +77,8 @@ func logNumber(name string) (number uint64, ok bool) {
 }
 
 // logsIn returns the numbers of the logs in the directory named store, in order.
-func logsIn(disk vfs.FS, store string) (numbers []uint64, err error) {
-	names, err := disk.List(store)
+func logsIn(files vfs.FS, store string) (numbers []uint64, err error) {
+	names, err := files.List(store)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +109,9 @@ type cutLog struct {
 var logs atomic.Uint64
 
 // createLog makes a log that goes on where the log before it ends, after previous bytes.
-func createLog(disk vfs.FS, store string, number uint64, previous int64) (*cutLog, error) {
-	path := disk.PathJoin(store, logName(number))
-	file, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+func createLog(files vfs.FS, store string, number uint64, previous int64) (*cutLog, error) {
+	path := files.PathJoin(store, logName(number))
+	file, err := files.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (l *cutLog) append(f *frame, more bool) error {
 }
 
 // sync returns when everything that was appended before is on disk.
-func (l *cutLog) sync(disk vfs.FS) error {
+func (l *cutLog) sync(files vfs.FS) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	length := l.length.Load()
@@ -156,7 +157,7 @@ func (l *cutLog) sync(disk vfs.FS) error {
 		return err
 	}
 	if !l.isListed {
-		if err := syncDir(disk, disk.PathDir(l.path)); err != nil {
+		if err := disk.SyncDir(files, files.PathDir(l.path)); err != nil {
 			return err
 		}
 	}
@@ -298,9 +299,9 @@ func (c *contents) changes(key string) bool {
 // previous is the length of the log before it. The caller closes contents.file.
 // readLog rests with pause, which may be nil.
 func readLog(
-	disk vfs.FS, store string, number uint64, pause *breath,
+	files vfs.FS, store string, number uint64, pause *disk.Breath,
 ) (c *contents, previous int64, err error) {
-	file, err := disk.Open(disk.PathJoin(store, logName(number)))
+	file, err := files.Open(files.PathJoin(store, logName(number)))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -315,7 +316,7 @@ func readLog(
 	var more bool
 	whole := int64(0) // where the cut of several frames ends that is being read
 	for {
-		pause.take()
+		pause.Take()
 		if payload, more, err = readFrame(in, payload, c.ofFile-c.length); err != nil {
 			return nil, 0, errors.Join(err, file.Close())
 		}
@@ -361,11 +362,11 @@ func newerLog(mark []byte) (version uint64, ok bool) {
 
 // endOfCut returns where the cut ends whose next frame begins at an offset, or 0 if one of its
 // frames is not whole.
-func (c *contents) endOfCut(at int64, pause *breath) (end int64, err error) {
+func (c *contents) endOfCut(at int64, pause *disk.Breath) (end int64, err error) {
 	in := bufio.NewReaderSize(io.NewSectionReader(c.file, at, c.ofFile-at), 256<<10)
 	var payload []byte
 	for more := true; more; at += frameHeader + int64(len(payload)) {
-		pause.take()
+		pause.Take()
 		if payload, more, err = readFrame(in, payload, c.ofFile-at); payload == nil {
 			return 0, err
 		}

@@ -96,13 +96,13 @@ func TestLogHoldsATextOnce(t *testing.T) {
 // An operating system that does not take a write holds up the first event for a moment, and no
 // other.
 func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	o := onMemory(disk)
+	files := newSickFS(vfs.NewMem())
+	o := onMemory(files)
 	o.limits.patience = time.Minute // nobody has noticed the trouble yet
 	l := live(t, open(t, "/state", o))
 	l.record(1)
 	l.written()
-	disk.hang()
+	files.hang()
 	began := time.Now()
 	for n := range uint64(1000) {
 		l.Await(l.update(inOrder+n, obj(t, "a", int(n)+2, ""), nil))
@@ -110,7 +110,7 @@ func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
 	if took := time.Since(began); took > 20*promptly {
 		t.Errorf("1000 events waited for %v", took)
 	}
-	disk.heal()
+	files.heal()
 	l.written()
 	eventually(t, "events wait again", func() bool { return !l.isLate.Load() })
 }
@@ -138,27 +138,27 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 	tail := d.log.Load().length.Load()
 	for _, c := range []struct {
 		name   string
-		harm   func(disk vfs.FS) error
+		harm   func(files vfs.FS) error
 		expect map[string]string
 	}{
 		{"both are whole", func(vfs.FS) error { return nil }, map[string]string{"o1": "1", "o2": "2"}},
-		{"the last one is torn", func(disk vfs.FS) error { return cutOff(disk, d.log.Load().path, tail-1) }, map[string]string{"o1": "1"}},
-		{"the first one is torn", func(disk vfs.FS) error { return cutOff(disk, "/state/store/"+logName(1), 40) }, map[string]string{}},
-		{"the first one is gone", func(disk vfs.FS) error { return disk.Remove("/state/store/" + logName(1)) }, map[string]string{}},
+		{"the last one is torn", func(files vfs.FS) error { return cutOff(files, d.log.Load().path, tail-1) }, map[string]string{"o1": "1"}},
+		{"the first one is torn", func(files vfs.FS) error { return cutOff(files, "/state/store/"+logName(1), 40) }, map[string]string{}},
+		{"the first one is gone", func(files vfs.FS) error { return files.Remove("/state/store/" + logName(1)) }, map[string]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			disk := vfs.NewCrashableMem()
-			if _, err := vfs.Clone(memory, disk, "/state", "/state"); err != nil {
+			files := vfs.NewCrashableMem()
+			if _, err := vfs.Clone(memory, files, "/state", "/state"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.harm(disk); err != nil {
+			if err := c.harm(files); err != nil {
 				t.Fatal(err)
 			}
 			// What was left out does not come back, also if the first start is killed.
-			watching := newSickFS(disk)
-			starts := []vfs.FS{watching, disk}
+			watching := newSickFS(files)
+			starts := []vfs.FS{watching, files}
 			watching.fall(func(string, string) error {
-				starts = append(starts, killed(disk))
+				starts = append(starts, killed(files))
 				return nil
 			})
 			for n := 0; n < len(starts); n++ {
@@ -250,8 +250,8 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 }
 
 // cutOff keeps the first bytes of a file.
-func cutOff(disk vfs.FS, name string, length int64) error {
-	f, err := disk.Open(name)
+func cutOff(files vfs.FS, name string, length int64) error {
+	f, err := files.Open(name)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func cutOff(disk vfs.FS, name string, length int64) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	f, err = disk.Create(name, vfs.WriteCategoryUnspecified)
+	f, err = files.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -327,15 +327,15 @@ func FuzzLog(f *testing.F) {
 	f.Add(text)
 	f.Add(text[:len(text)-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		disk := vfs.NewMem()
-		file, err := disk.Create(logName(1), vfs.WriteCategoryUnspecified)
+		files := vfs.NewMem()
+		file, err := files.Create(logName(1), vfs.WriteCategoryUnspecified)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := file.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		c, _, err := readLog(disk, "", 1, nil)
+		c, _, err := readLog(files, "", 1, nil)
 		if errors.Is(err, errDamaged) {
 			return
 		}

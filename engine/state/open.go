@@ -9,9 +9,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 	"github.com/informd/informd/internal/ownfile"
 )
+
+// LockedError means that another process uses the directory.
+type LockedError = disk.LockedError
 
 // Open opens the store in dir, or makes one, and locks the directory for this process. It sets
 // aside a store that it cannot use. It starts only what Pebble needs. [Store.Run] must be called to
@@ -96,7 +101,7 @@ func (s *Store) openSoon() error {
 		return err
 	case <-timer.C:
 		if taken.CompareAndSwap(false, true) {
-			return errHangs
+			return disk.ErrHangs
 		}
 		return <-done
 	}
@@ -120,11 +125,11 @@ func (s *Store) openAfresh() {
 // attempt opens the store, only for reading if it must. It first sets aside a doomed store. The
 // caller holds s.opening.
 func (s *Store) attempt() (*database, error) {
-	disk := s.opts.disk
-	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
+	files := s.opts.disk
+	if err := files.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, unusable(fmt.Errorf("cannot make the state directory %s: %w", s.dir, err))
 	}
-	_ = syncDir(disk, disk.PathDir(s.dir)) // if denied, an earlier process made the directory
+	_ = disk.SyncDir(files, files.PathDir(s.dir)) // if denied, an earlier process made the directory
 	if s.lock == nil {
 		lock, err := s.opts.lock(s.dir)
 		if err != nil {
@@ -132,13 +137,13 @@ func (s *Store) attempt() (*database, error) {
 		}
 		s.lock = lock
 		if s.opts.CatchCrashes {
-			countCrashes(disk, s.dir)
+			risk.CountCrashes(files, s.dir, files.PathJoin(s.dir, storeName))
 		}
 		s.warnOfOthers()
 	}
 	defer s.listAside()
 	d, err := s.openToWrite()
-	if err != nil && isDisk(err) && s.doomed == "" {
+	if err != nil && disk.IsAtFault(err) && s.doomed == "" {
 		return s.openToRead(err)
 	}
 	return d, err
@@ -162,16 +167,16 @@ func (s *Store) warnOfOthers() {
 
 // openToWrite opens the store that is there, or a new one.
 func (s *Store) openToWrite() (*database, error) {
-	disk := s.opts.disk
-	if err := probe(disk, s.dir); err != nil {
+	files := s.opts.disk
+	if err := hasRoom(files, s.dir); err != nil {
 		return nil, err
 	}
-	store := disk.PathJoin(s.dir, storeName)
+	store := files.PathJoin(s.dir, storeName)
 	var cause error
 	if s.doomed == "" {
-		s.doomed = unfit(disk, store)
+		s.doomed = unfit(files, store)
 	}
-	s.isNew.Store(s.doomed == "" && isUnused(disk, s.dir))
+	s.isNew.Store(s.doomed == "" && isUnused(files, s.dir))
 	for fresh := false; ; fresh = true {
 		if s.doomed != "" {
 			if err := s.putAside(s.doomed, cause); err != nil {
@@ -179,11 +184,11 @@ func (s *Store) openToWrite() (*database, error) {
 			}
 			s.doomed = ""
 		}
-		d, err := openStore(disk, store, s.opts)
-		if errors.Is(err, errTaken) {
+		d, err := openStore(files, store, s.opts)
+		if errors.Is(err, disk.ErrTaken) {
 			return nil, unusable(&LockedError{Dir: s.dir})
 		}
-		if err == nil || fresh || isDisk(err) {
+		if err == nil || fresh || disk.IsAtFault(err) {
 			return d, err
 		}
 		if err := s.refuses(err); err != nil {
@@ -208,17 +213,17 @@ func (s *Store) refuses(err error) error {
 }
 
 // isUnused reports whether no process has had a store in dir before.
-func isUnused(disk vfs.FS, dir string) bool {
-	_, err := disk.Stat(disk.PathJoin(dir, storeName))
-	aside, failed := asideIn(disk, dir)
-	return isNotExist(err) && failed == nil && len(aside) == 0
+func isUnused(files vfs.FS, dir string) bool {
+	_, err := files.Stat(files.PathJoin(dir, storeName))
+	aside, failed := asideIn(files, dir)
+	return disk.IsNotExist(err) && failed == nil && len(aside) == 0
 }
 
 func unusable(err error) error {
 	if locked := new(LockedError); errors.As(err, &locked) {
 		return &unusableError{locked}
 	}
-	if isDisk(err) {
+	if disk.IsAtFault(err) {
 		return err
 	}
 	return &unusableError{err}
@@ -272,7 +277,7 @@ func (s *Store) listAside() {
 
 // reason returns why a store that fails with err is set aside.
 func reason(err error) string {
-	if isDisk(err) {
+	if disk.IsAtFault(err) {
 		return unread
 	}
 	if errors.Is(err, records.ErrForeign) {
@@ -285,31 +290,31 @@ func reason(err error) string {
 }
 
 // openStore opens or makes the store in the directory named store, and checks its format.
-func openStore(disk vfs.FS, store string, o Options) (*database, error) {
-	if err := recognise(disk, store); err != nil {
+func openStore(files vfs.FS, store string, o Options) (*database, error) {
+	if err := recognise(files, store); err != nil {
 		return nil, err
 	}
-	written, err := isWritten(disk, store)
+	written, err := isWritten(files, store)
 	if err != nil {
 		return nil, err
 	}
-	if err := disk.MkdirAll(store, 0o700); err != nil {
+	if err := files.MkdirAll(store, 0o700); err != nil {
 		return nil, err
 	}
-	if err := syncDir(disk, disk.PathDir(store)); err != nil {
+	if err := disk.SyncDir(files, files.PathDir(store)); err != nil {
 		return nil, err
 	}
-	risk(disk, store, openingName)
-	defer survived(disk, store, openingName)
-	was, err := pebbleVersion(disk, store)
+	risk.Begin(files, store, risk.Opening)
+	defer risk.Survived(files, store, risk.Opening)
+	was, err := pebbleVersion(files, store)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openPebble(disk, store, false, o)
+	d, err := openPebble(files, store, false, o)
 	if err != nil {
 		return nil, err
 	}
-	d.written, d.wroteBefore = written, writerOf(disk, store)
+	d.written, d.wroteBefore = written, writerOf(files, store)
 	if err := d.begin(d.fs); err != nil {
 		d.abandon()
 		return nil, err
@@ -317,17 +322,17 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	if now := uint64(pebbleFormat); was > 0 && was < now {
 		d.upgraded("the state's database", was, now)
 	}
-	signStore(disk, store, o.Version)
+	signStore(files, store, o.Version)
 	return d, nil
 }
 
 // begin checks the format, and reads what an earlier process left in logs.
-func (d *database) begin(disk vfs.FS) error {
+func (d *database) begin(files vfs.FS) error {
 	return d.locked(func(db pebble.Reader) error {
 		if err := d.checkFormat(db); err != nil {
 			return err
 		}
-		if err := d.recover(disk); err != nil {
+		if err := d.recover(files); err != nil {
 			return err
 		}
 		if d.isParted && d.readOnly == nil { // the store has the logs that were

@@ -56,18 +56,18 @@ func TestPaceWaitsForTheDisk(t *testing.T) {
 }
 
 func TestPaceDoesNotWaitForASickDisk(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	r := run(t, open(t, "state", onMemory(disk)))
+	files := newSickFS(vfs.NewMem())
+	r := run(t, open(t, "state", onMemory(files)))
 	r.recorded(func() {
 		r.Lane("r", LaneOptions{}).Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 	})
 	r.written()
-	disk.hang()
+	files.hang()
 	outrun(t, r.Store)
 	paces(t, r.Store, func() {})
 	if r.Status().Trouble == "" {
 		t.Error("the disk hangs, but the status shows no trouble")
 	}
-	disk.heal()
+	files.heal()
 	r.written()
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // A cut that is larger than a frame has several, and is one cut all the same: a process that is
 // killed, or a machine that loses power, at any moment leaves the whole of it or nothing.
 func TestCutOfSeveralFrames(t *testing.T) {
 	for seed := range cases(2, 20) {
-		disk := vfs.NewCrashableMem()
-		watching := newSickFS(disk)
+		files := vfs.NewCrashableMem()
+		watching := newSickFS(files)
 		o := well(watching)
 		o.limits.part, o.limits.log = 2<<10, 20<<10
 		s := open(t, "/state", o)
@@ -25,7 +26,7 @@ func TestCutOfSeveralFrames(t *testing.T) {
 		var ends []*vfs.MemFS
 		watching.fall(func(op, name string) error {
 			if r := watching.random; len(ends) < 40 && r.IntN(5) == 0 {
-				ends = append(ends, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * r.IntN(3), RNG: r}))
+				ends = append(ends, files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * r.IntN(3), RNG: r}))
 			}
 			return nil
 		})
@@ -39,7 +40,7 @@ func TestCutOfSeveralFrames(t *testing.T) {
 			}
 		}
 		watching.heal()
-		killed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: watching.random})
+		killed := files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: watching.random})
 		closed(t, s)
 		restarted(t, l, killed, l.n)
 		if len(ends) < 10 {
@@ -105,7 +106,7 @@ func TestRecordThatCannotBeMadeIsNoDamage(t *testing.T) {
 	s.recorded(func() { i.Put(obj(t, "a", 1, ""), nil); s.PutRule(RuleMemory{Name: "r2"}) })
 	eventually(t, "the trouble shows", func() bool { return s.Status().Trouble != "" })
 	s.stop()
-	if _, err := os.Stat(filepath.Join(dir, storeName, damagedName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, storeName, risk.Damaged)); err == nil {
 		t.Error("the store is marked as damaged")
 	}
 	again := open(t, dir, Options{})

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // storeName is the name of Pebble's directory within ours.
@@ -25,10 +25,10 @@ const storeName = "store"
 type database struct {
 	pebble       *pebble.DB
 	dir          string
-	fs           *patientFS
+	fs           *disk.Patient
 	dictionaries *dictionaries
 	fail         *failure
-	compacts     *compactions
+	compacts     *risk.Compactions
 	maxBatch     int
 	maxPart      int
 	// isParted says that the store is of partedFormat. Opening sets it, and then the goroutine that
@@ -62,27 +62,11 @@ const maxReads = 8
 
 var (
 	errDamaged = errors.New("the state is damaged")
-	errHangs   = errors.New("the disk does not answer")
 	errClosed  = errors.New("the state is closed")
 )
 
 // damage turns a panic of Pebble, or anything else that a sound store never yields, into an error.
 func damage(what any) error { return fmt.Errorf("%w: %v", errDamaged, what) }
-
-func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// isDisk reports whether err is about the disk or permissions, and not about the content of the
-// disk.
-func isDisk(err error) bool {
-	if errors.Is(err, errHangs) {
-		return true
-	}
-	var errno syscall.Errno
-	return errors.As(err, &errno) &&
-		!errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
-		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL &&
-		errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
-}
 
 // failure holds the message with which an open Pebble says that it cannot go on.
 type failure struct {
@@ -113,7 +97,7 @@ func (f *failure) Errorf(format string, args ...any) {
 }
 
 // Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended, so Fatalf
-// blocks forever. With patientFS below, this happens only if a file is removed under Pebble, or to
+// blocks forever. With disk.Patient below, this happens only if a file is removed under Pebble, or to
 // a database that was given up.
 func (f *failure) Fatalf(format string, args ...any) {
 	f.report(damage(fmt.Sprintf(format, args...)))
@@ -125,20 +109,20 @@ func (f *failure) Fatalf(format string, args ...any) {
 const pebbleFormat = pebble.FormatValueSeparation
 
 // openPebble opens or makes the database, or opens it for reading without writing to the disk. For
-// a damaged database it returns an error for which isDisk returns false.
-func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
+// a damaged database it returns an error for which disk.IsAtFault returns false.
+func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
 	fail := &failure{logger: o.Logger}
-	patient := &patientFS{FS: disk, pause: o.limits.pause}
+	patient := disk.NewPatient(files, o.limits.pause)
 	if readOnly {
-		patient = &patientFS{FS: readingFS{disk}, once: true}
+		patient = disk.NewReading(files)
 	}
 	defer func() {
 		if what := recover(); what != nil {
-			patient.ended.Store(true)
+			patient.End()
 			d, err = nil, damage(what)
 		}
 	}()
-	compacts := &compactions{disk: disk, store: dir}
+	compacts := risk.NewCompactions(files, dir)
 	options := &pebble.Options{
 		FS:                          patient,
 		ReadOnly:                    readOnly,
@@ -159,8 +143,8 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(i pebble.DataCorruptionInfo) { fail.report(damage(i.Details)) },
 			BackgroundError: fail.background,
-			CompactionBegin: func(pebble.CompactionInfo) { compacts.began() },
-			CompactionEnd:   func(pebble.CompactionInfo) { compacts.ended() },
+			CompactionBegin: func(pebble.CompactionInfo) { compacts.Began() },
+			CompactionEnd:   func(pebble.CompactionInfo) { compacts.Ended() },
 		},
 	}
 	options.Experimental.FileCacheShards = 1
@@ -172,7 +156,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	db, err := pebble.Open(dir, options)
 	if err != nil {
-		patient.ended.Store(true)
+		patient.End()
 		return nil, err
 	}
 	return &database{
@@ -199,7 +183,7 @@ func (d *database) read(limit time.Duration, f func(pebble.Reader) error) error 
 	select {
 	case d.reading <- struct{}{}:
 	case <-timer.C:
-		return errHangs
+		return disk.ErrHangs
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -210,7 +194,7 @@ func (d *database) read(limit time.Duration, f func(pebble.Reader) error) error 
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return errHangs
+		return disk.ErrHangs
 	}
 }
 
@@ -309,7 +293,7 @@ func (d *database) close() (err error) {
 	}
 	d.closed = true
 	defer func() {
-		d.fs.ended.Store(true)
+		d.fs.End()
 		if what := recover(); what != nil {
 			err = damage(what)
 		}
@@ -324,7 +308,7 @@ func (d *database) close() (err error) {
 		err = errors.Join(err, d.kept.content.file.Close())
 	}
 	err = errors.Join(err, d.pebble.Close())
-	d.compacts.notes.Wait()
+	d.compacts.Wait()
 	return err
 }
 
@@ -339,6 +323,6 @@ func (d *database) abandon() {
 	select {
 	case <-done:
 	case <-time.After(time.Second):
-		d.fs.ended.Store(true)
+		d.fs.End()
 	}
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // recognise checks that Pebble may use the directory, because Pebble would use any directory.
-func recognise(disk vfs.FS, store string) error {
-	info, err := disk.Stat(store)
-	if isNotExist(err) {
+func recognise(files vfs.FS, store string) error {
+	info, err := files.Stat(store)
+	if disk.IsNotExist(err) {
 		return nil
 	}
 	if err != nil {
@@ -23,14 +25,14 @@ func recognise(disk vfs.FS, store string) error {
 	if !info.IsDir() {
 		return records.ErrForeign
 	}
-	names, err := disk.List(store)
+	names, err := files.List(store)
 	if err != nil {
 		return err
 	}
-	if err := checkPebble(disk, store); err != nil {
+	if err := checkPebble(files, store); err != nil {
 		return err
 	}
-	desc, err := pebble.Peek(store, disk)
+	desc, err := pebble.Peek(store, files)
 	if err != nil || desc.Exists {
 		return err
 	}
@@ -38,7 +40,7 @@ func recognise(disk vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == openingName, name == writerName, name == newestName, name == "LOCK",
+		case name == risk.Opening, name == writerName, name == newestName, name == "LOCK",
 			extension == "log",
 			strings.HasPrefix(name, logPrefix),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
@@ -52,8 +54,8 @@ func recognise(disk vfs.FS, store string) error {
 }
 
 // pebbleVersion returns the version of Pebble's format in a store, or 0 if that says none.
-func pebbleVersion(disk vfs.FS, store string) (uint64, error) {
-	text, err := atomicfs.ReadMarker(disk, store, "format-version")
+func pebbleVersion(files vfs.FS, store string) (uint64, error) {
+	text, err := atomicfs.ReadMarker(files, store, "format-version")
 	if err != nil {
 		return 0, err
 	}
@@ -63,8 +65,8 @@ func pebbleVersion(disk vfs.FS, store string) (uint64, error) {
 
 // checkPebble returns a *VersionError if a newer Pebble has written the store. Pebble's own error
 // cannot be told from damage.
-func checkPebble(disk vfs.FS, store string) error {
-	found, err := pebbleVersion(disk, store)
+func checkPebble(files vfs.FS, store string) error {
+	found, err := pebbleVersion(files, store)
 	if err == nil && found > uint64(pebbleFormat) {
 		return &VersionError{Of: "database", Found: found, Reads: uint64(pebbleFormat)}
 	}
@@ -76,9 +78,9 @@ func checkPebble(disk vfs.FS, store string) error {
 const fewBytes = 1 << 10
 
 // isWritten reports, judging by the files, whether anything was written to a store.
-func isWritten(disk vfs.FS, store string) (bool, error) {
-	names, err := disk.List(store)
-	if isNotExist(err) {
+func isWritten(files vfs.FS, store string) (bool, error) {
+	names, err := files.List(store)
+	if disk.IsNotExist(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -87,7 +89,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 	size := int64(0)
 	for _, name := range names {
 		if isLog(name) || strings.HasSuffix(name, ".sst") {
-			info, err := disk.Stat(disk.PathJoin(store, name))
+			info, err := files.Stat(files.PathJoin(store, name))
 			if err != nil {
 				return false, err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/informd/informd/engine/state/disk"
 )
 
 // Run writes the recorded changes until ctx ends. Then it writes the rest and closes the store.
@@ -94,7 +95,7 @@ func (s *Store) work(ctx context.Context) {
 // hasten ends the rests of the work behind the log, because informd ends.
 func (s *Store) hasten() {
 	if d := s.db.Load(); d != nil {
-		d.fs.tempo.end()
+		d.fs.Tempo.End()
 	}
 }
 
@@ -167,7 +168,7 @@ func (s *Store) tryAppend() {
 	case s.broken.Load():
 		s.discard()
 		return
-	case d.readOnly != nil, d.fs.trouble() != nil,
+	case d.readOnly != nil, d.fs.Trouble() != nil,
 		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}
@@ -181,7 +182,7 @@ func (s *Store) tryAppend() {
 	switch {
 	case err != nil || !isFull:
 	case d.isMoving.Load():
-		d.fs.tempo.hurry()
+		d.fs.Tempo.Hurry()
 	default:
 		err = s.rotate(d, s.wantsSettled.Swap(false))
 	}
@@ -254,7 +255,7 @@ func (s *Store) moveAll(ctx context.Context) {
 			return
 		case log := <-full:
 			if ctx.Err() != nil {
-				d.fs.tempo.end()
+				d.fs.Tempo.End()
 			}
 			s.move(d, log)
 		case <-size.C:
@@ -272,8 +273,8 @@ func (s *Store) move(d *database, log *fullLog) {
 		return
 	}
 	var err error
-	_ = d.fs.insist("read "+log.path, func() error {
-		if err = s.checkpoint(d, log); isDisk(err) {
+	_ = d.fs.Insist("read "+log.path, func() error {
+		if err = s.checkpoint(d, log); disk.IsAtFault(err) {
 			return err
 		}
 		return nil

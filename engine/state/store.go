@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/records"
 	"k8s.io/utils/clock"
 )
@@ -61,7 +62,7 @@ type Options struct {
 
 	limits limits
 	disk   vfs.FS                              // nil means the operating system's
-	lock   func(dir string) (io.Closer, error) // nil means lockDir
+	lock   func(dir string) (io.Closer, error) // nil means disk.Lock
 }
 
 // limits holds what tests lower.
@@ -99,10 +100,10 @@ func (o Options) withDefaults() Options {
 		o.disk, o.lock = o.Memory.files, o.Memory.lock
 	}
 	if o.disk == nil {
-		o.disk = privateFS{vfs.Default}
+		o.disk = disk.Private{FS: vfs.Default}
 	}
 	if o.lock == nil {
-		o.lock = lockDir
+		o.lock = disk.Lock
 	}
 	l := &o.limits
 	l.pause = or(l.pause, 50*time.Millisecond)

@@ -32,13 +32,13 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	disk := killed(before)
+	files := killed(before)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want := "of the killed process"
 	for _, next := range []string{"in the log", "in the store", "in the next log"} {
-		s := open(t, "/state", onMemory(disk))
+		s := open(t, "/state", onMemory(files))
 		rules, err := s.Rules()
 		if err != nil || len(rules) != 1 || rules[0].Resource != want {
 			t.Errorf("%v, %v; want %s", rules, err, want)
@@ -53,11 +53,11 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		was := disk
-		disk = killed(was)
+		was := files
+		files = killed(was)
 		closed(t, s)
 	}
-	s = open(t, "/state", onMemory(disk))
+	s = open(t, "/state", onMemory(files))
 	defer closed(t, s)
 	if rules, err := s.Rules(); err != nil || len(rules) != 1 || rules[0].Resource != want {
 		t.Errorf("%v, %v; want %s", rules, err, want)
@@ -65,6 +65,6 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 }
 
 // killed returns what a process leaves on a disk that ends now, at one moment for all files.
-func killed(disk *vfs.MemFS) *vfs.MemFS {
-	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
+func killed(files *vfs.MemFS) *vfs.MemFS {
+	return files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }

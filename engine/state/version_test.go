@@ -130,9 +130,9 @@ func TestNewerStateOnAReadOnlyDisk(t *testing.T) {
 	if err := errors.Join(db.Set(records.FormatKey, records.FormatOf(records.NewestFormat+1), pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	disk := newSickFS(memory)
-	disk.fall(failing(syscall.EROFS))
-	if _, err := Open("/state", onMemory(disk)); errors.As(err, new(*VersionError)) == false {
+	files := newSickFS(memory)
+	files.fall(failing(syscall.EROFS))
+	if _, err := Open("/state", onMemory(files)); errors.As(err, new(*VersionError)) == false {
 		t.Errorf("%v", err)
 	}
 }

@@ -88,10 +88,12 @@ var mayImport = map[string][]string{
 	},
 	"engine/queue": {},
 	"engine/state": {
-		"engine/state/fields", "engine/state/records",
+		"engine/state/disk", "engine/state/fields", "engine/state/records", "engine/state/risk",
 		"engine/delivery", "engine/queue", "engine/delta", "engine/object",
 	},
+	"engine/state/disk":    {},
 	"engine/state/fields":  {},
+	"engine/state/risk":    {},
 	"engine/state/records": {"engine/state/fields", "engine/delivery", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/trail":         {"engine/delta", "engine/object"},
 	"engine/source":        {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
