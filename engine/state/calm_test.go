@@ -17,7 +17,7 @@ func TestCalm(t *testing.T) {
 	i, d, n := s.Objects("i", ObjectsOptions{}), s.db.Load(), 0
 	grow := func(bytes int64) {
 		t.Helper()
-		for from := d.log.Load().length.Load(); d.log.Load().length.Load() < from+bytes; n++ {
+		for from := d.log.End().Offset; d.log.End().Offset < from+bytes; n++ {
 			s.recorded(func() { i.Put(obj(t, "x", n, ""), nil) })
 			if err := s.append(d); err != nil {
 				t.Fatal(err)

@@ -167,24 +167,6 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 	l.found(t, again)
 }
 
-// A frame that is whole but means nothing is damage, not the end of a log.
-func TestFramesThatMeanNothing(t *testing.T) {
-	memory := vfs.NewMem()
-	s := open(t, "/state", onMemory(memory))
-	log := s.db.Load().log.Load()
-	f := newFrame(log)
-	f.change(deleteChange, []byte("x"))
-	f.b = append(f.b, 200)
-	if err := log.append(f, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := readLog(memory, "/state/store", log.number, nil); err == nil {
-		t.Error("it is taken for the end")
-	}
-	s.broken.Store(true)
-	closed(t, s)
-}
-
 // The store gets a log from an earlier process only if there is room for it. A log holds an object
 // once; the store holds it once per delivery.
 func TestRecoveryOnANearlyFullDisk(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/state/fields"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 )
 
@@ -63,7 +64,7 @@ func (d *dictionaries) load(db pebble.Reader) error {
 
 // refer returns a dictionary's id. It adds the dictionary and the use to f unless they are on disk.
 // A dictionary without text has the zero id.
-func (d *dictionaries) refer(o records.Owner, with *object.Dictionary, f *frame) records.DictionaryID {
+func (d *dictionaries) refer(o records.Owner, with *object.Dictionary, f *log.Frame) records.DictionaryID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)
@@ -89,11 +90,11 @@ func (d *dictionaries) refer(o records.Owner, with *object.Dictionary, f *frame)
 	}
 	d.uses[u] = struct{}{}
 	if d.users[id]++; d.users[id] == 1 {
-		f.change(setChange, records.DictionaryKey(id))
-		f.value(with.Bytes(), nil)
+		f.Change(log.Set, records.DictionaryKey(id))
+		f.Value(with.Bytes(), nil)
 	}
-	f.change(setChange, records.UseKey(o, id))
-	f.value(nil, nil)
+	f.Change(log.Set, records.UseKey(o, id))
+	f.Value(nil, nil)
 	return id
 }
 
@@ -152,7 +153,7 @@ func (d *dictionaries) count(o records.Owner) (n int) {
 }
 
 // tidy adds to f the removal of stale uses. No record may refer to them once f is on disk.
-func (d *dictionaries) tidy(f *frame) {
+func (d *dictionaries) tidy(f *log.Frame) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for u := range d.stale {
@@ -160,10 +161,10 @@ func (d *dictionaries) tidy(f *frame) {
 			continue
 		}
 		delete(d.uses, u)
-		f.change(deleteChange, records.UseKey(u.owner, u.dictionary))
+		f.Change(log.Delete, records.UseKey(u.owner, u.dictionary))
 		if d.users[u.dictionary]--; d.users[u.dictionary] == 0 {
 			delete(d.users, u.dictionary)
-			f.change(deleteChange, records.DictionaryKey(u.dictionary))
+			f.Change(log.Delete, records.DictionaryKey(u.dictionary))
 		}
 	}
 	clear(d.stale)

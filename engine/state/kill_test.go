@@ -45,7 +45,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 			return nil
 		})
 		// How much one log takes in depends on how the changes and their writer take turns.
-		enough := func() bool { return s.db.Load().log.Load().number >= 4 && cloned.Load() >= 20 }
+		enough := func() bool { return s.db.Load().log.End().File >= 4 && cloned.Load() >= 20 }
 		for n := 0; n < 400 || n < 20_000 && !enough(); n++ {
 			l.change()
 			if cut := s.last.Load(); l.r.IntN(3) > 0 {
@@ -63,7 +63,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		watching.heal()
 		running.stop()
 		if !enough() {
-			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.Load().number)
+			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.End().File)
 		}
 		for _, end := range ends {
 			restarted(t, l, end.disk, end.latest)

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 )
 
@@ -76,7 +76,7 @@ func TestLogHoldsATextOnce(t *testing.T) {
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
-	before := s.db.Load().log.Load().length.Load()
+	before := s.db.Load().log.End().Offset
 	o := p.pod(t, 1, 2, 4000)
 	s.recorded(func() {
 		i.Put(o, nil)
@@ -87,7 +87,7 @@ func TestLogHoldsATextOnce(t *testing.T) {
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if size, most := s.db.Load().log.Load().length.Load()-before, int64(o.Size())+700; size > most {
+	if size, most := s.db.Load().log.End().Offset-before, int64(o.Size())+700; size > most {
 		t.Errorf("an object and three deliveries take %d bytes, want at most %d", size, most)
 	}
 	closed(t, s)
@@ -132,19 +132,19 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 	put(1)
 	put(2) // in the next log
 	d := s.db.Load()
-	if n, err := logsIn(memory, "/state/store"); len(n) != 2 || err != nil {
+	if n, err := log.Numbers(logFiles{memory}, "/state/store"); len(n) != 2 || err != nil {
 		t.Fatalf("logs %v, %v", n, err)
 	}
-	tail := d.log.Load().length.Load()
+	tail := d.log.End().Offset
 	for _, c := range []struct {
 		name   string
 		harm   func(files vfs.FS) error
 		expect map[string]string
 	}{
 		{"both are whole", func(vfs.FS) error { return nil }, map[string]string{"o1": "1", "o2": "2"}},
-		{"the last one is torn", func(files vfs.FS) error { return cutOff(files, d.log.Load().path, tail-1) }, map[string]string{"o1": "1"}},
-		{"the first one is torn", func(files vfs.FS) error { return cutOff(files, "/state/store/"+logName(1), 40) }, map[string]string{}},
-		{"the first one is gone", func(files vfs.FS) error { return files.Remove("/state/store/" + logName(1)) }, map[string]string{}},
+		{"the last one is torn", func(files vfs.FS) error { return cutOff(files, d.log.Path(2), tail-1) }, map[string]string{"o1": "1"}},
+		{"the first one is torn", func(files vfs.FS) error { return cutOff(files, "/state/store/"+log.Name(1), 40) }, map[string]string{}},
+		{"the first one is gone", func(files vfs.FS) error { return files.Remove("/state/store/" + log.Name(1)) }, map[string]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := vfs.NewCrashableMem()
@@ -239,7 +239,7 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 		t.Errorf("%v wait, %v", keys, err)
 	}
 	closed(t, s)
-	if err := cutOff(torn, "/state/store/"+logName(2), 40); err != nil {
+	if err := cutOff(torn, "/state/store/"+log.Name(2), 40); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, "/state", onMemory(torn))
@@ -278,7 +278,7 @@ func TestCleanEndLeavesNoLog(t *testing.T) {
 	l := live(t, open(t, "/state", onMemory(memory)))
 	l.record(100)
 	l.stop()
-	if n, err := logsIn(memory, "/state/store"); len(n) > 0 || err != nil {
+	if n, err := log.Numbers(logFiles{memory}, "/state/store"); len(n) > 0 || err != nil {
 		t.Errorf("logs %v, %v", n, err)
 	}
 	again := open(t, "/state", onMemory(memory))
@@ -297,61 +297,6 @@ func TestLoadFindsWhatTheLogHas(t *testing.T) {
 			t.Errorf("found %v, %v", found, err)
 		}
 	}
-}
-
-// FuzzLog checks that any bytes are read as a log up to some frame, and that nothing beyond it is
-// made up.
-func FuzzLog(f *testing.F) {
-	memory := vfs.NewMem()
-	s := open(f, "/state", onMemory(memory))
-	l := s.Lane("r", LaneOptions{})
-	old := obj(f, "a", 1, "text")
-	s.recorded(func() {
-		s.Objects("i", ObjectsOptions{}).Put(old, []string{"r"})
-		l.Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: old}}})
-		s.DropRule("x")
-	})
-	if err := s.flush(s.db.Load()); err != nil {
-		f.Fatal(err)
-	}
-	log := s.db.Load().log.Load()
-	text := make([]byte, log.length.Load())
-	file, err := memory.Open(log.path)
-	if err == nil {
-		_, err = file.ReadAt(text, 0)
-	}
-	if err != nil {
-		f.Fatal(err)
-	}
-	closed(f, s)
-	f.Add(text)
-	f.Add(text[:len(text)-1])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		files := vfs.NewMem()
-		file, err := files.Create(logName(1), vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		c, _, err := readLog(files, "", 1, nil)
-		if errors.Is(err, errDamaged) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.length > int64(len(b)) {
-			t.Errorf("%d of %d bytes", c.length, len(b))
-		}
-		for _, final := range c.finals {
-			if final.kind != deleteChange {
-				_, _ = c.value(nil, final.value)
-			}
-		}
-		_ = c.file.Close()
-	})
 }
 
 // A mark wakes those who wait for it, and does not keep those whose time is over.

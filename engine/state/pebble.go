@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 	"github.com/informd/informd/engine/state/risk"
 )
@@ -35,13 +36,13 @@ type database struct {
 	// appends.
 	isParted bool
 
-	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
-	writer   writer                 // only the goroutine that appends uses it
-	full     chan *fullLog          // logs that the store has to get; one at a time
-	isMoving atomic.Bool            // one is being dealt with
-	kept     *fullLog               // full, and not in the store; only checkpoints use it
-	view     *pebble.Batch          // of a database that is only read: with the content of its logs
-	viewing  sync.Mutex             // held while a view is made from view
+	log      *log.Log      // nil if the database is only read
+	writer   writer        // only the goroutine that appends uses it
+	full     chan *fullLog // logs that the store has to get; one at a time
+	isMoving atomic.Bool   // one is being dealt with
+	kept     *fullLog      // full, and not in the store; only checkpoints use it
+	view     *pebble.Batch // of a database that is only read: with the content of its logs
+	viewing  sync.Mutex    // held while a view is made from view
 
 	wroteBefore string // the version of informd that wrote it before it was opened; "" if unknown
 
@@ -52,9 +53,6 @@ type database struct {
 	reading chan struct{} // one slot per read
 	mu      sync.RWMutex  // held for reading during each read; guards the fields below
 	closed  bool
-
-	listing sync.Mutex // guards logs; a leaf
-	logs    []*cutLog  // those that are written, or that the store is getting
 }
 
 // maxReads bounds concurrent reads, including those that a failing disk never ends.
@@ -298,14 +296,14 @@ func (d *database) close() (err error) {
 			err = damage(what)
 		}
 	}()
-	for _, l := range d.unsettled() {
-		err = errors.Join(err, l.close())
+	if d.log != nil {
+		err = errors.Join(err, d.log.Close())
 	}
 	if d.view != nil {
 		err = errors.Join(err, d.view.Close())
 	}
 	if d.kept != nil {
-		err = errors.Join(err, d.kept.content.file.Close())
+		err = errors.Join(err, d.kept.content.Close())
 	}
 	err = errors.Join(err, d.pebble.Close())
 	d.compacts.Wait()

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/risk"
 )
 
@@ -75,7 +76,7 @@ func readStore(files vfs.FS, store string, o Options, cause error) (*database, e
 type trace [sha256.Size]byte
 
 // besideData are the files of a store that hold nothing of the state.
-var besideData = []string{risk.Opening, risk.Compacting, risk.Damaged, writerName, newestName, "LOCK"}
+var besideData = []string{risk.Opening, risk.Compacting, risk.Damaged, writerName, log.NewestName, "LOCK"}
 
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
 // Those may not have been synced when they were read: the kernel forgets a page that it could not
@@ -113,7 +114,7 @@ func traceOf(files vfs.FS, store string) (t trace, err error) {
 // isLog reports whether a file is a log: one of ours, or Pebble's own, as earlier versions wrote
 // them.
 func isLog(name string) bool {
-	return strings.HasPrefix(name, logPrefix) || strings.HasSuffix(name, ".log")
+	return log.IsName(name) || strings.HasSuffix(name, ".log")
 }
 
 // goOn opens d for writing once the disk accepts writes again. Memory was loaded from d and has

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 	"github.com/informd/informd/engine/state/risk"
 )
@@ -40,9 +41,9 @@ func recognise(files vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == risk.Opening, name == writerName, name == newestName, name == "LOCK",
+		case name == risk.Opening, name == writerName, name == log.NewestName, name == "LOCK",
 			extension == "log",
-			strings.HasPrefix(name, logPrefix),
+			log.IsName(name),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
 			// The making of this store was cut short.

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -115,8 +114,8 @@ func (s *Store) finish() {
 	}
 	s.hasten()
 	select {
-	case log := <-d.full:
-		s.move(d, log)
+	case full := <-d.full:
+		s.move(d, full)
 	default:
 	}
 	if err := s.append(d); err != nil {
@@ -124,7 +123,7 @@ func (s *Store) finish() {
 		return
 	}
 	s.trySync()
-	s.move(d, &fullLog{cutLog: d.log.Load(), upTo: s.logged.reached.Load(), atOnce: true})
+	s.move(d, &fullLog{number: d.log.End().File, upTo: s.logged.reached.Load(), atOnce: true})
 }
 
 // discard drops what was recorded before the store was found damaged.
@@ -177,8 +176,7 @@ func (s *Store) tryAppend() {
 	if s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load()) {
 		err = s.append(d)
 	}
-	log := d.log.Load()
-	isFull := log.length.Load() > s.opts.limits.log || s.wantsSettled.Load()
+	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsSettled.Load()
 	switch {
 	case err != nil || !isFull:
 	case d.isMoving.Load():
@@ -218,23 +216,14 @@ func (s *Store) trySync() {
 	}
 	asOf := s.health.sync(s.opts.Clock.Now())
 	s.syncing.add(s.unsynced.take())
-	for _, log := range d.unsettled() {
-		if err := log.sync(d.fs); err != nil {
-			d.fail.report(damage(err))
-			s.breakDown(d, err)
-			return
-		}
+	if _, err := d.log.Sync(); err != nil {
+		d.fail.report(damage(err))
+		s.breakDown(d, err)
+		return
 	}
 	s.syncing.take()
 	s.health.wrote(asOf)
 	s.synced.reach(cut)
-}
-
-// unsettled returns the logs that the store does not have, the oldest first.
-func (d *database) unsettled() []*cutLog {
-	d.listing.Lock()
-	defer d.listing.Unlock()
-	return slices.Clone(d.logs)
 }
 
 // moveAll gives the store the logs that are full, and opens it if that did not succeed at first.
@@ -253,11 +242,11 @@ func (s *Store) moveAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case log := <-full:
+		case next := <-full:
 			if ctx.Err() != nil {
 				d.fs.Tempo.End()
 			}
-			s.move(d, log)
+			s.move(d, next)
 		case <-size.C:
 			s.measure()
 		case <-retry.C:
@@ -268,13 +257,13 @@ func (s *Store) moveAll(ctx context.Context) {
 
 // move gives the store a log. It repeats that while the log cannot be read for a reason that may
 // pass.
-func (s *Store) move(d *database, log *fullLog) {
+func (s *Store) move(d *database, full *fullLog) {
 	if s.broken.Load() {
 		return
 	}
 	var err error
-	_ = d.fs.Insist("read "+log.path, func() error {
-		if err = s.checkpoint(d, log); disk.IsAtFault(err) {
+	_ = d.fs.Insist("read "+d.log.Path(full.number), func() error {
+		if err = s.checkpoint(d, full); disk.IsAtFault(err) {
 			return err
 		}
 		return nil
@@ -303,8 +292,8 @@ func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
 		_ = d.locked(func(pebble.Reader) error { // on an error the size stays as it was
 			size := int64(d.pebble.Metrics().DiskSpaceUsage())
-			for _, log := range d.unsettled() {
-				size += log.length.Load()
+			if d.log != nil {
+				size += d.log.Size()
 			}
 			s.health.measured(size)
 			return nil

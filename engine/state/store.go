@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 	"k8s.io/utils/clock"
 )
@@ -124,7 +125,7 @@ func (o Options) withDefaults() Options {
 		l.log = maxLog
 	}
 	if l.part == 0 {
-		l.part = maxPart
+		l.part = log.MaxPart
 	}
 	return o
 }

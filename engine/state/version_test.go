@@ -1,8 +1,10 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/records"
 )
 
@@ -40,15 +43,11 @@ var newerStates = map[string]func(t *testing.T, dir string){
 			}
 			return err
 		})
-		l := &cutLog{path: filepath.Join(dir, storeName, logName(at.Next))}
-		file, err := Options{}.withDefaults().disk.Create(l.path, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.file = file
-		f := newFrame(l)
-		f.b = append(f.b, "informd cuts 2\x00\x00"...)
-		if err := errors.Join(l.append(f, false), l.close()); err != nil {
+		payload := []byte("informd cuts 2\x00\x00")
+		frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))
+		frame = binary.BigEndian.AppendUint32(frame, crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+		path := filepath.Join(dir, storeName, log.Name(at.Next))
+		if err := os.WriteFile(path, append(frame, payload...), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	},
