@@ -1,3 +1,5 @@
+// The stores that are set aside: their names, how many are kept, and why a store is unfit.
+
 package state
 
 import (
@@ -26,7 +28,8 @@ func unfit(fs vfs.FS, store string) string {
 	if _, err := fs.Stat(fs.PathJoin(store, risk.Damaged)); err == nil {
 		return damaged
 	}
-	if max(risk.Count(fs, store, risk.Opening), risk.Count(fs, store, risk.Compacting)) >= risk.MaxEnds {
+	opening, compacting := risk.Count(fs, store, risk.Opening), risk.Count(fs, store, risk.Compacting)
+	if max(opening, compacting) >= risk.MaxEnds {
 		return unstartable
 	}
 	return ""

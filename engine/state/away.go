@@ -1,3 +1,5 @@
+// Deliveries that only the disk holds: listing and loading those of a lane.
+
 package state
 
 import (

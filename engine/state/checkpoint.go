@@ -1,3 +1,5 @@
+// Moving full logs into Pebble, while the daemon runs and at the start.
+
 package state
 
 import (
@@ -289,6 +291,3 @@ func (s *Store) settleSoon(limit time.Duration) {
 	defer cancel()
 	_ = s.settle(ctx) // otherwise the caller finds less
 }
-
-// isUnsettled reports whether the store does not have everything that was recorded.
-func (s *Store) isUnsettled() bool { return !s.settled.has(s.last.Load()) }

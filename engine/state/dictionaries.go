@@ -1,3 +1,5 @@
+// Which dictionaries are on disk, and who refers to them.
+
 package state
 
 import (
@@ -64,7 +66,9 @@ func (d *dictionaries) load(db pebble.Reader) error {
 
 // refer returns a dictionary's id. It adds the dictionary and the use to f unless they are on disk.
 // A dictionary without text has the zero id.
-func (d *dictionaries) refer(o records.Owner, with *object.Dictionary, f *log.Frame) records.DictionaryID {
+func (d *dictionaries) refer(
+	o records.Owner, with *object.Dictionary, f *log.Frame,
+) records.DictionaryID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)

@@ -1,3 +1,5 @@
+// Cuts on their way into the log: taking what was recorded, and writing it as a frame.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// The store's condition: what the disk does not do, and when that is logged.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// What is recorded of the waiting deliveries of a rule.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// Loading the objects of an informer.
+
 package state
 
 import (
@@ -197,7 +199,8 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 		if err != nil {
 			return err
 		}
-		if key = records.AppendObjectKey(key[:0], l.informer.owner, keyOf(o)); !bytes.Equal(raw.key, key) {
+		key = records.AppendObjectKey(key[:0], l.informer.owner, keyOf(o))
+		if !bytes.Equal(raw.key, key) {
 			return fields.ErrMalformed
 		}
 		rules, ok := known[string(coded)]

@@ -1,3 +1,5 @@
+// The disk as the log sees it, and the log's errors as the store's.
+
 package state
 
 import (
@@ -38,8 +40,8 @@ func (l logFiles) SyncDir(dir string) error { return disk.SyncDir(l.FS, dir) }
 // Join implements log.Files.
 func (l logFiles) Join(dir, name string) string { return l.FS.PathJoin(dir, name) }
 
-// logError turns an error of the log into one of the store: damage, or a *VersionError. Errors of the
-// disk stay as they are.
+// logError turns an error of the log into one of the store: damage, or a *VersionError. Errors of
+// the disk stay as they are.
 func logError(err error) error {
 	if newer := new(log.VersionError); errors.As(err, &newer) {
 		return &VersionError{Of: "log", Found: newer.Found, Reads: newer.Reads}

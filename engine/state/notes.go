@@ -1,3 +1,5 @@
+// What is recorded of rules' notes.
+
 package state
 
 import "github.com/informd/informd/engine/state/records"
@@ -10,7 +12,9 @@ type Note = records.Note
 func (s *Store) PutNote(n Note) { s.setNote(records.NoteID{Rule: n.Rule, Name: n.Name}, n.Value) }
 
 // DeleteNote removes a note, if there is one. Call it between Begin and End.
-func (s *Store) DeleteNote(rule, name string) { s.setNote(records.NoteID{Rule: rule, Name: name}, nil) }
+func (s *Store) DeleteNote(rule, name string) {
+	s.setNote(records.NoteID{Rule: rule, Name: name}, nil)
+}
 
 func (s *Store) setNote(id records.NoteID, value []byte) {
 	s.mu.Lock()

@@ -1,3 +1,5 @@
+// What is recorded of an informer and its objects.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// An open Pebble with its log: options, reads that are bounded in time, closing.
+
 package state
 
 import (
@@ -95,8 +97,8 @@ func (f *failure) Errorf(format string, args ...any) {
 }
 
 // Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended, so Fatalf
-// blocks forever. With disk.Patient below, this happens only if a file is removed under Pebble, or to
-// a database that was given up.
+// blocks forever. With disk.Patient below, this happens only if a file is removed under Pebble, or
+// to a database that was given up.
 func (f *failure) Fatalf(format string, args ...any) {
 	f.report(damage(fmt.Sprintf(format, args...)))
 	select {}

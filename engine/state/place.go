@@ -1,3 +1,5 @@
+// Where the log holds the record of an object, in 64 bits.
+
 package state
 
 import "github.com/informd/informd/engine/object"

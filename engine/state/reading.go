@@ -1,3 +1,5 @@
+// A store on a disk that accepts no writes, and going on from it once the disk does.
+
 package state
 
 import (
@@ -8,42 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/state/disk"
 	"github.com/informd/informd/engine/state/log"
 	"github.com/informd/informd/engine/state/risk"
 )
-
-// openToRead opens the store on a disk that accepts no writes, because of cause. It marks an
-// unusable store to be set aside later. The caller holds s.opening.
-func (s *Store) openToRead(cause error) (*database, error) {
-	store := s.opts.disk.PathJoin(s.dir, storeName)
-	if _, err := s.opts.disk.Stat(store); err != nil {
-		return nil, cause // there is no store, or the disk does not even answer
-	}
-	why := unfit(s.opts.disk, store)
-	if why == "" {
-		d, err := readStore(s.opts.disk, store, s.opts, cause)
-		switch {
-		case err == nil:
-			return d, nil
-		case disk.IsAtFault(err):
-			return nil, fmt.Errorf("%w; it cannot be read either: %w", cause, err)
-		case errors.Is(err, errNothing), errors.Is(err, pebble.ErrDBDoesNotExist):
-			return nil, cause
-		}
-		if err := s.refuses(err); err != nil {
-			return nil, err
-		}
-		why = reason(err)
-		s.opts.Logger.Error("the state is unusable: the daemon starts without it, "+
-			"and sets it aside once the disk is writable",
-			"dir", s.dir, "error", err.Error())
-	}
-	s.doomed = why
-	return nil, fmt.Errorf("%w; its content is unusable", cause)
-}
 
 var errNothing = errors.New("it is empty")
 
@@ -76,7 +47,9 @@ func readStore(files vfs.FS, store string, o Options, cause error) (*database, e
 type trace [sha256.Size]byte
 
 // besideData are the files of a store that hold nothing of the state.
-var besideData = []string{risk.Opening, risk.Compacting, risk.Damaged, writerName, log.NewestName, "LOCK"}
+var besideData = []string{
+	risk.Opening, risk.Compacting, risk.Damaged, writerName, log.NewestName, "LOCK",
+}
 
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
 // Those may not have been synced when they were read: the kernel forgets a page that it could not
@@ -121,10 +94,10 @@ func isLog(name string) bool {
 // changed since; the unwritten records are the difference. So the disk must still hold d, otherwise
 // nothing may be written.
 func (s *Store) goOn(d *database) {
-	if !s.opening.TryLock() {
+	if !s.opener.mu.TryLock() {
 		return // an earlier attempt hangs
 	}
-	defer s.opening.Unlock()
+	defer s.opener.mu.Unlock()
 	files := s.opts.disk
 	store := files.PathJoin(s.dir, storeName)
 	if err := hasRoom(files, s.dir); err != nil {

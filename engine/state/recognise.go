@@ -1,3 +1,5 @@
+// Whether a directory holds a store of ours, and in which format.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// The room on disk that opening needs.
+
 package state
 
 import (

@@ -1,3 +1,5 @@
+// The goroutines that append, sync and move, and their end.
+
 package state
 
 import (
@@ -303,9 +305,9 @@ func (s *Store) measure() {
 
 // close closes the store and releases the directory.
 func (s *Store) close() {
-	defer s.unlock()
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	defer s.opener.unlock()
+	s.opener.mu.Lock()
+	defer s.opener.mu.Unlock()
 	d := s.db.Load()
 	records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load()
 	if records > 0 && (d == nil || d.readOnly != nil) {

@@ -1,3 +1,5 @@
+// What is loaded at the start, and the records that belong to no informer and no lane.
+
 package state
 
 import (

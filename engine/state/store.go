@@ -1,7 +1,8 @@
+// The Store, its options and its status.
+
 package state
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"slices"
@@ -137,41 +138,22 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	dir    string
 	opts   Options
+	opener opener
 	health *health
-
-	opening sync.Mutex // held while the store is opened or set aside; guards lock and doomed
-	lock    io.Closer
-	doomed  string // why to set aside what is on disk before the first write; "" means keep it
 
 	// db is nil if nothing could be opened yet; what is on disk then does not count. The database
 	// may be open for reading only.
 	db      atomic.Pointer[database]
-	isNew   atomic.Bool // no process has had a store in dir before this one
 	running atomic.Bool
 	broken  atomic.Bool // nothing more is recorded or written
 
 	// cut turns a change of several records into one cut. A goroutine that records holds it for
 	// reading, only to change maps. The writer holds it for writing while it exchanges the maps.
-	cut       sync.RWMutex
-	number    uint64        // of the cut that is being recorded; guarded by cut
-	stirred   atomic.Bool   // the goroutine that appends knows that something was recorded
-	last      atomic.Uint64 // the last cut in which anything was recorded
-	unwritten tally
-	inFlight  tally // on its way to the log
-	unsynced  tally // in the log, not yet on disk
-	syncing   tally // on its way to the disk
+	cut    sync.RWMutex
+	number uint64 // of the cut that is being recorded; guarded by cut
 
-	started mark // is 1 once Run has begun
-	logged  mark // the log has these cuts
-	synced  mark // the disk has them, too
-	settled mark // the store has them, too
-
-	wake         signal      // to append at once
-	stir         signal      // to append soon
-	wakeSync     signal      // to sync at once
-	wantsSettled atomic.Bool // to give the store what the log has
-	// isLate says that the log does not take records promptly, so that no event waits for it.
-	isLate atomic.Bool
+	backlog  // what is recorded and not on disk yet
+	progress // how far the cuts have come, and who waits for them
 
 	mu           sync.Mutex // guards the fields below
 	informers    map[string]*Objects
@@ -179,8 +161,6 @@ type Store struct {
 	storeRecords            // records of no informer and no lane
 	dropping     []dropping // owners that logs drop, and the store still has
 	bound        *Cluster   // set by Bind
-	setAside     []string
-	lastAside    time.Time
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
@@ -209,16 +189,6 @@ func newStoreRecords() storeRecords {
 	}
 }
 
-// tally counts records and, roughly, their bytes.
-type tally struct{ records, bytes atomic.Int64 }
-
-func (t *tally) add(records, bytes int64) {
-	t.records.Add(records)
-	t.bytes.Add(bytes)
-}
-
-func (t *tally) take() (records, bytes int64) { return t.records.Swap(0), t.bytes.Swap(0) }
-
 // Begin begins a change: everything that is recorded until End belongs to one cut. Any number of
 // goroutines may be between the two, only to record: they must not evaluate, log or wait there. A
 // goroutine must not call Begin again before End.
@@ -241,23 +211,11 @@ func (s *Store) End() {
 // Await returns when the operating system has a cut, and all before it: then they survive the end
 // of the process. It waits a tenth of a second at most, and not at all while the disk is so slow
 // that an earlier call did wait that long. Do not call Await between Begin and End.
-func (s *Store) Await(cut uint64) {
-	if s.logged.has(cut) || s.isLate.Load() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), promptly)
-	defer cancel()
-	if s.logged.await(ctx, cut, s.wake.send) != nil {
-		s.isLate.Store(true)
-		if s.logged.has(cut) { // append may have reset isLate just before
-			s.isLate.Store(false)
-		}
-	}
-}
+func (s *Store) Await(cut uint64) { s.awaitLogged(cut) }
 
 // IsNew reports whether this process made the store. Then no other process can have delivered
 // anything from it.
-func (s *Store) IsNew() bool { return s.isNew.Load() }
+func (s *Store) IsNew() bool { return s.opener.isNew.Load() }
 
 // Pace waits while more than about 32 MiB of records wait for the disk. Call it before recording
 // something that the API server can hold back, outside of Begin and End. Then the disk has room for
@@ -368,9 +326,7 @@ type Status struct {
 
 // Status returns the store's status. It does not wait.
 func (s *Store) Status() Status {
-	s.mu.Lock()
-	aside, last := append([]string(nil), s.setAside...), s.lastAside
-	s.mu.Unlock()
+	aside, last := s.opener.aside()
 	status := Status{
 		Dir:            s.dir,
 		Unwritten:      int(s.unwrittenRecords()),
@@ -384,21 +340,3 @@ func (s *Store) Status() Status {
 
 // IsWritten reports, once Run has returned, whether the next start has everything that was recorded.
 func (s *Store) IsWritten() bool { return !s.broken.Load() && s.unwrittenRecords() == 0 }
-
-func (s *Store) unwrittenRecords() (sum int64) {
-	for _, t := range s.tallies() {
-		sum += t.records.Load()
-	}
-	return max(0, sum)
-}
-
-func (s *Store) unwrittenBytes() (sum int64) {
-	for _, t := range s.tallies() {
-		sum += t.bytes.Load()
-	}
-	return max(0, sum)
-}
-
-func (s *Store) tallies() []*tally {
-	return []*tally{&s.unwritten, &s.inFlight, &s.unsynced, &s.syncing}
-}

@@ -1,3 +1,5 @@
+// Versions of the format and of informd: what an older or newer one is told.
+
 package state
 
 import (

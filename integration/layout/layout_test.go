@@ -283,6 +283,23 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
+// The log is the seam at which the state can be shared: it knows no database and no record. What a
+// record is, the database does not decide either.
+func TestRoomsOfTheStateKnowNoDatabase(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if pkg != "engine/state/log" && pkg != "engine/state/records" && pkg != "engine/state/fields" {
+			continue
+		}
+		for _, path := range p.Imports {
+			if strings.HasPrefix(path, "github.com/cockroachdb/pebble") {
+				t.Errorf("%s imports %s", pkg, path)
+			}
+		}
+	}
+}
+
 // A pure package is a function of its arguments: it knows no clock, network, file or logger and
 // starts no goroutine.
 func TestPurePackages(t *testing.T) {

@@ -1,3 +1,5 @@
+// Work that rests.
+
 package disk
 
 import (
@@ -31,11 +33,11 @@ func (t *Tempo) Hurry() { t.SetCalm(false) }
 // End ends the calm for good.
 func (t *Tempo) End() { t.ending.Store(true) }
 
-// Breath makes a goroutine rest at short intervals while its tempo is calm. The goroutines that read
-// a full log and move it into Pebble do so, and those that write Pebble's tables. For each log, they
-// need about half a second of processor time. Without rests, two processors would be busy with that.
-// Meanwhile a change would wait for a processor where it goes from one goroutine to the next one,
-// several milliseconds each time. The nil breath never rests.
+// Breath makes a goroutine rest at short intervals while its tempo is calm. The goroutines that
+// read a full log and move it into Pebble do so, and those that write Pebble's tables. For each
+// log, they need about half a second of processor time. Without rests, two processors would be busy
+// with that. Meanwhile a change would wait for a processor where it goes from one goroutine to the
+// next one, several milliseconds each time. The nil breath never rests.
 type Breath struct {
 	tempo *Tempo
 	since time.Time

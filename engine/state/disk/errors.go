@@ -1,3 +1,5 @@
+// Which errors are the disk's.
+
 package disk
 
 import (

@@ -1,3 +1,5 @@
+// The lock of a directory.
+
 package disk
 
 import (

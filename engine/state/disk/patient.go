@@ -1,3 +1,5 @@
+// The file system that repeats what fails, and files that do not believe a sync after a failed one.
+
 package disk
 
 import (

@@ -1,3 +1,5 @@
+// The file system whose files are private.
+
 package disk
 
 import (

@@ -1,3 +1,5 @@
+// Trying whether a disk accepts writes.
+
 package disk
 
 import (
@@ -9,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Probe checks that the disk accepts writes in a directory and has room for so many bytes. The errors
-// name the directory.
+// Probe checks that the disk accepts writes in a directory and has room for so many bytes. The
+// errors name the directory.
 func Probe(files vfs.FS, dir string, room func() uint64) error {
 	if err := tryToWrite(files, dir, room); err != nil {
 		return fmt.Errorf("cannot write to %s: %w", dir, bare(err))

@@ -1,3 +1,5 @@
+// The file system that is only read.
+
 package disk
 
 import (

@@ -1,3 +1,5 @@
+// The bytes of a file that are not synced yet.
+
 package disk
 
 import (

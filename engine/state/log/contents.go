@@ -1,3 +1,5 @@
+// Reading one file.
+
 package log
 
 import (
@@ -74,8 +76,8 @@ func (c *Contents) Close() error {
 	return c.file.Close()
 }
 
-// Value reads the value of one of the Keys into the memory of buf. isSet is false if the file deletes
-// the key.
+// Value reads the value of one of the Keys into the memory of buf. isSet is false if the file
+// deletes the key.
 func (c *Contents) Value(buf []byte, key string) (value []byte, isSet bool, err error) {
 	f, ok := c.finals[key]
 	if !ok || f.kind == Delete {

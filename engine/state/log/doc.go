@@ -1,13 +1,13 @@
-// Package log is the log of the state: frames in, positions out. It knows no record, no database and
-// no caller, and calls none of them but the [Files] it was given.
+// Package log is the log of the state: frames in, positions out. It knows no record, no database
+// and no caller, and calls none of them but the [Files] it was given.
 //
 // # Writing
 //
 // A log is a row of files in one directory, numbered from 1. [Start] begins it, [Log.Append] writes
-// a [Frame] to the newest file, and [Log.Roll] begins the next one. [Log.Remove] removes a file once
-// its content is elsewhere. A frame holds changes of keys, and is made for the [Position] at which
-// the log ends: [Log.End]. So its values can refer to bytes that the file has already, and the
-// caller knows where each value will be before anything is written.
+// a [Frame] to the newest file, and [Log.Roll] begins the next one. [Log.Remove] removes a file
+// once its content is elsewhere. A frame holds changes of keys, and is made for the [Position] at
+// which the log ends: [Log.End]. So its values can refer to bytes that the file has already, and
+// the caller knows where each value will be before anything is written.
 //
 //	var f log.Frame
 //	f.Reset(l.End())
@@ -35,18 +35,19 @@
 // # Bounds
 //
 // A frame holds at most 2 GiB; a longer cut needs several. Nothing bounds the length of a file: the
-// caller rolls. ReadBack and Recover take memory for each key that a file changes, and for one frame.
+// caller rolls. ReadBack and Recover take memory for each key that a file changes, and for one
+// frame.
 //
 // # Errors
 //
-// Errors of the Files are returned as they are. After an error of Append or AppendPart, nothing says
-// where the file ends, so the caller must not append any more. Errors of the other functions change
-// nothing, and the call may be repeated.
+// Errors of the Files are returned as they are. After an error of Append or AppendPart, nothing
+// says where the file ends, so the caller must not append any more. Errors of the other functions
+// change nothing, and the call may be repeated.
 //
 // # Concurrency
 //
-// One goroutine at a time calls Append, AppendPart and Roll, and owns the Frame. All other methods of
-// a Log are safe for concurrent use, also with those three. A Contents belongs to one goroutine.
+// One goroutine at a time calls Append, AppendPart and Roll, and owns the Frame. All other methods
+// of a Log are safe for concurrent use, also with those three. A Contents belongs to one goroutine.
 //
 // # Format
 //
@@ -56,11 +57,11 @@
 //	CRC-32C of the payload, 4 bytes, big-endian
 //	payload: the changes of keys, in order
 //
-// A change is a byte that says which, the length of the key as a uvarint, and the key. For [Set] and
-// [Add] the value follows: its length as a uvarint, and its parts, up to that length. A part begins
-// with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that are in
-// the file already, and a uvarint says at which offset. So a file holds a text once, however many
-// values contain it.
+// A change is a byte that says which, the length of the key as a uvarint, and the key. For [Set]
+// and [Add] the value follows: its length as a uvarint, and its parts, up to that length. A part
+// begins with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that
+// are in the file already, and a uvarint says at which offset. So a file holds a text once, however
+// many values contain it.
 //
 // A cut that is larger than a frame may be has several frames. The highest bit of the length says
 // that more of them follow. A reader takes the cut if all of them are whole.

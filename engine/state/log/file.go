@@ -1,3 +1,5 @@
+// One file that is being written.
+
 package log
 
 import (

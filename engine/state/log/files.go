@@ -1,3 +1,5 @@
+// The file system, as a log needs it.
+
 package log
 
 import "io"

@@ -1,3 +1,5 @@
+// A cut as bytes.
+
 package log
 
 import (
@@ -36,8 +38,8 @@ type Position struct {
 	Offset int64
 }
 
-// Frame is a cut on its way into a log, or a part of it. Reset comes first. A Frame can be used again
-// and again, and then keeps its memory.
+// Frame is a cut on its way into a log, or a part of it. Reset comes first. A Frame can be used
+// again and again, and then keeps its memory.
 type Frame struct {
 	b     []byte   // the header and the payload
 	at    Position // where the frame begins
@@ -53,9 +55,9 @@ func (f *Frame) Reset(at Position) {
 	f.b, f.at = append(f.b[:0], make([]byte, header)...), at
 }
 
-// SpillAt makes Change call spill first if the frame has become longer than max bytes. spill appends
-// the frame as a part of its cut, and resets it. It is not called after an error: see Err. A nil
-// spill bounds nothing.
+// SpillAt makes Change call spill first if the frame has become longer than max bytes. spill
+// appends the frame as a part of its cut, and resets it. It is not called after an error: see Err.
+// A nil spill bounds nothing.
 func (f *Frame) SpillAt(max int, spill func() error) { f.max, f.spill, f.err = max, spill, nil }
 
 // Err returns the error of spill, or nil. The cut is then incomplete, and must not be appended.

@@ -1,3 +1,5 @@
+// The row of files that is being written.
+
 package log
 
 import (
@@ -20,8 +22,8 @@ type Log struct {
 }
 
 // Start begins a log in a directory with the file of a number, which goes on from none. Then it
-// removes the files with the numbers old, which must be lower: the caller has their content, or does
-// without. After an error some of them may be gone, and the new file may be there.
+// removes the files with the numbers old, which must be lower: the caller has their content, or
+// does without. After an error some of them may be gone, and the new file may be there.
 func Start(files Files, dir string, number uint64, old []uint64) (*Log, error) {
 	first, err := create(files, dir, number, 0)
 	if err != nil {
@@ -48,9 +50,9 @@ func (l *Log) ID() uint64 { return l.current.Load().id }
 // Path returns the path of the file with a number, whether it is there or not.
 func (l *Log) Path(number uint64) string { return l.files.Join(l.dir, Name(number)) }
 
-// Append writes a frame that ends a cut. It returns the new end of the log: the operating system has
-// everything before. Append keeps nothing of the frame, and drops the frame's memory if that is much
-// larger than recent frames.
+// Append writes a frame that ends a cut. It returns the new end of the log: the operating system
+// has everything before. Append keeps nothing of the frame, and drops the frame's memory if that is
+// much larger than recent frames.
 func (l *Log) Append(f *Frame) (end Position, err error) {
 	current := l.current.Load()
 	if err := current.append(f, 0); err != nil {
@@ -127,8 +129,8 @@ func (l *Log) ReadBack(number uint64, pause func()) (*Contents, error) {
 	return c, nil
 }
 
-// Remove closes a file and removes it: its content is elsewhere. The newest file may be removed only
-// if nobody appends any more.
+// Remove closes a file and removes it: its content is elsewhere. The newest file may be removed
+// only if nobody appends any more.
 func (l *Log) Remove(number uint64) error {
 	if f := l.find(number); f != nil {
 		l.mu.Lock()

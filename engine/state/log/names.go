@@ -1,3 +1,5 @@
+// The names of files, and the errors about them.
+
 package log
 
 import (

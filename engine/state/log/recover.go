@@ -1,3 +1,5 @@
+// Reading the row of files that an earlier process left.
+
 package log
 
 import "slices"
@@ -24,8 +26,9 @@ type Lost struct {
 }
 
 // Recover reads the log of a directory from the file with a number on, as far as each file goes on
-// where the one before it ends. Earlier files do not count. It changes nothing on disk. If it returns
-// an error, the result is not nil and says what was found before. The caller closes it in any case.
+// where the one before it ends. Earlier files do not count. It changes nothing on disk. If it
+// returns an error, the result is not nil and says what was found before. The caller closes it in
+// any case.
 func Recover(files Files, dir string, from uint64) (left *Left, err error) {
 	left = new(Left)
 	if left.Numbers, err = Numbers(files, dir); err != nil {

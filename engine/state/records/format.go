@@ -25,8 +25,8 @@ func (e *FormatError) Error() string {
 		e.Found, e.Reads)
 }
 
-// ReadFormat reads what FormatOf returned. The error is a *[FormatError] if this informd cannot read
-// the version, and [ErrForeign] if it is no format at all.
+// ReadFormat reads what FormatOf returned. The error is a *[FormatError] if this informd cannot
+// read the version, and [ErrForeign] if it is no format at all.
 func ReadFormat(b []byte) (version uint64, err error) {
 	text, ok := bytes.CutPrefix(b, []byte(FormatMark))
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/informd/informd/engine/state/fields"
 )
 
-// Informer is the record of an informer, without its objects: its id, the paths that its objects were
-// kept with, and the resourceVersion to go on from.
+// Informer is the record of an informer, without its objects: its id, the paths that its objects
+// were kept with, and the resourceVersion to go on from.
 type Informer struct{ ID, Kept, ResourceVersion string }
 
 // AppendInformer appends the record of an informer.

@@ -1,3 +1,5 @@
+// The keys.
+
 package records
 
 import (
@@ -63,8 +65,8 @@ type (
 	DictionaryID [16]byte
 )
 
-// NewOwner returns the owner of the records of a kind that belong to a name. prefix is ObjectPrefix,
-// DeliveryPrefix or NotePrefix.
+// NewOwner returns the owner of the records of a kind that belong to a name. prefix is
+// ObjectPrefix, DeliveryPrefix or NotePrefix.
 func NewOwner(prefix byte, name string) (o Owner) {
 	sum := sha256.Sum256([]byte(name))
 	o[0] = prefix

@@ -20,8 +20,8 @@ const (
 	isGroup // its items come last
 )
 
-// AppendLetter appends the record of a letter. It writes no reason that may quote a Secret. Of a letter
-// about a Secret it writes no payload, and only who the object is.
+// AppendLetter appends the record of a letter. It writes no reason that may quote a Secret. Of a
+// letter about a Secret it writes no payload, and only who the object is.
 func AppendLetter(b []byte, l *delivery.Letter, refer References) []byte {
 	secret := l.OfSecret()
 	flags := flag(secret, isSecret) | flag(l.Confidential, isConfidential) |

@@ -26,7 +26,8 @@ func NoteKey(id NoteID) []byte {
 
 // AppendNote appends the record of a note.
 func AppendNote(b []byte, id NoteID, value []byte) []byte {
-	return fields.AppendBytes(fields.AppendText(fields.AppendText(append(b, Version), id.Rule), id.Name), value)
+	b = fields.AppendText(fields.AppendText(append(b, Version), id.Rule), id.Name)
+	return fields.AppendBytes(b, value)
 }
 
 // ReadNote reads what AppendNote wrote. The value is a copy.

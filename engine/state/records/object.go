@@ -27,8 +27,8 @@ const (
 	packedWith // with s2 and the dictionary whose id comes first
 )
 
-// References are what the records of one owner refer to. The caller of an append function implements
-// them: it knows which dictionaries are on disk, and what the log has already.
+// References are what the records of one owner refer to. The caller of an append function
+// implements them: it knows which dictionaries are on disk, and what the log has already.
 type References interface {
 	// Dictionary returns the id of a dictionary and notes that a record uses it. It returns the
 	// zero id for a dictionary without text.
@@ -48,8 +48,8 @@ func AppendObject(
 	return appendForm(fields.AppendTexts(append(b, Version), inside), o, secret, refer)
 }
 
-// ReadObject reads what AppendObject wrote, and leaves the object packed. inside is a part of b, for
-// [ReadInside]. id names the dictionary that packs the object, or is zero.
+// ReadObject reads what AppendObject wrote, and leaves the object packed. inside is a part of b,
+// for [ReadInside]. id names the dictionary that packs the object, or is zero.
 func ReadObject(
 	b []byte, get DictionaryOf,
 ) (o *object.Object, inside []byte, id DictionaryID, err error) {
@@ -104,8 +104,8 @@ func appendPacked(b []byte, o *object.Object, refer References) []byte {
 // DictionaryOf returns the dictionary with an id. An error ends the reading of a record.
 type DictionaryOf func(DictionaryID) (*object.Dictionary, error)
 
-// readForm reads an object in any form, and leaves it packed. id names the dictionary that packs it, or
-// is zero.
+// readForm reads an object in any form, and leaves it packed. id names the dictionary that packs
+// it, or is zero.
 func readForm(r *fields.Reader, get DictionaryOf) (o *object.Object, id DictionaryID, err error) {
 	var with *object.Dictionary
 	switch r.Byte() {

@@ -1,3 +1,5 @@
+// Whether the process before this one crashed in the store.
+
 package risk
 
 import (
@@ -19,8 +21,8 @@ const crashName = "CRASHED"
 // maxCrash bounds the bytes that are read of it. The goroutine that crashed comes first.
 const maxCrash = 64 << 10
 
-// CountCrashes makes the notes that Begin leaves count crashes in the store only: it takes back that
-// of the process before if that ended in another way. dir is where the runtime notes crashes.
+// CountCrashes makes the notes that Begin leaves count crashes in the store only: it takes back
+// that of the process before if that ended in another way. dir is where the runtime notes crashes.
 func CountCrashes(fs vfs.FS, dir, store string) {
 	if catchCrashes(dir) {
 		return

@@ -1,3 +1,5 @@
+// The notes of what the process may not survive.
+
 package risk
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// These are the names of notes. The files are in the store's own directory, so they move with it when
-// it is set aside.
+// These are the names of notes. The files are in the store's own directory, so they move with it
+// when it is set aside.
 const (
 	Damaged    = "DAMAGED"    // the daemon found the store damaged while it ran
 	Opening    = "OPENING"    // how many times in a row the process crashed while opening it
