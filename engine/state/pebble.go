@@ -34,8 +34,8 @@ type database struct {
 	compacts     *risk.Compactions
 	maxBatch     int
 	maxPart      int
-	// isParted says that the store is of partedFormat. Opening sets it, and then the goroutine that
-	// appends.
+	// isParted says that the store is of records.PartedFormat. Opening sets it, and then the
+	// goroutine that appends.
 	isParted bool
 
 	log      *log.Log      // nil if the database is only read

@@ -1,9 +1,9 @@
 // Package log is the log of the state: frames in, positions out. It knows no record, no database
-// and no caller, and calls none of them but the [Files] it was given.
+// and no caller. All that it calls are the [Files] that it is given.
 //
 // # Writing
 //
-// A log is a row of files in one directory, numbered from 1. [Start] begins it, [Log.Append] writes
+// A log is a row of numbered files in one directory. [Start] begins it, [Log.Append] writes
 // a [Frame] to the newest file, and [Log.Roll] begins the next one. [Log.Remove] removes a file
 // once its content is elsewhere. A frame holds changes of keys, and is made for the [Position] at
 // which the log ends: [Log.End]. So its values can refer to bytes that the file has already, and
@@ -41,8 +41,8 @@
 // # Errors
 //
 // Errors of the Files are returned as they are. After an error of Append or AppendPart, nothing
-// says where the file ends, so the caller must not append any more. Errors of the other functions
-// change nothing, and the call may be repeated.
+// says where the file ends, so the caller must not append any more. After an error of another
+// method the Log is as before, and the call may be repeated.
 //
 // # Concurrency
 //
@@ -64,7 +64,8 @@
 // many values contain it.
 //
 // A cut that is larger than a frame may be has several frames. The highest bit of the length says
-// that more of them follow. A reader takes the cut if all of them are whole.
+// that more of them follow; the checksum does not cover it. A reader takes the cut if all of them
+// are whole.
 //
 // The first frame says which file it is and how long the one before it is. A reader ends at the
 // first frame that is not whole, and goes on to the next file only if it has read this one to its
