@@ -1,4 +1,6 @@
-package state
+// The file system whose files are private.
+
+package disk
 
 import (
 	"errors"
@@ -9,18 +11,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// privateFS is the operating system's file system, except that files are private to their owner
+// Private is the operating system's file system, except that files are private to their owner
 // from the moment they exist. Pebble leaves that to the umask.
-type privateFS struct{ vfs.FS }
+type Private struct{ vfs.FS }
 
-func (p privateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := os.Remove(name); err != nil && !isNotExist(err) {
+func (p Private) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := os.Remove(name); err != nil && !IsNotExist(err) {
 		return nil, err // another file may be linked to it, and must not be overwritten
 	}
 	return p.OpenReadWrite(name, c)
 }
 
-func (p privateFS) OpenReadWrite(
+func (p Private) OpenReadWrite(
 	name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption,
 ) (vfs.File, error) {
 	if err := makePrivate(name); err != nil {
@@ -29,9 +31,9 @@ func (p privateFS) OpenReadWrite(
 	return p.FS.OpenReadWrite(name, c, o...)
 }
 
-func (p privateFS) Lock(name string) (io.Closer, error) {
+func (p Private) Lock(name string) (io.Closer, error) {
 	if isShared(name) { // Pebble would truncate the other file
-		if err := os.Remove(name); err != nil && !isNotExist(err) {
+		if err := os.Remove(name); err != nil && !IsNotExist(err) {
 			return nil, err
 		}
 	}
@@ -40,7 +42,7 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	}
 	lock, err := p.FS.Lock(name)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // what fcntl returns
-		return nil, errTaken
+		return nil, ErrTaken
 	}
 	return lock, err
 }
@@ -55,13 +57,13 @@ func isShared(name string) bool {
 	return info.Mode()&os.ModeSymlink != 0 || ok && stat.Nlink > 1
 }
 
-// errTaken means that another process has the store although this one has the directory: somebody
+// ErrTaken means that another process has the store although this one has the directory: somebody
 // removed the directory's LOCK file.
-var errTaken = errors.New("another process has the store")
+var ErrTaken = errors.New("another process has the store")
 
-func (p privateFS) MkdirAll(name string, _ os.FileMode) error { return p.FS.MkdirAll(name, 0o700) }
+func (p Private) MkdirAll(name string, _ os.FileMode) error { return p.FS.MkdirAll(name, 0o700) }
 
-func (p privateFS) Unwrap() vfs.FS { return p.FS }
+func (p Private) Unwrap() vfs.FS { return p.FS }
 
 // makePrivate makes a file that is private to its owner, or makes an existing file private. A link
 // is an error.

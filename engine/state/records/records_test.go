@@ -1,4 +1,4 @@
-package state
+package records
 
 import (
 	"encoding/hex"
@@ -24,7 +24,7 @@ const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7
 // Records of earlier versions are readable. A delivery without an answer is written as those
 // versions wrote it.
 func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
-	want := laneRecord{
+	want := Delivery{
 		Value: delivery.Delivery{
 			Delta:   delta.Delta{Type: delta.Updated, Object: obj(t, "web", 7, ""), Old: obj(t, "web", 6, "")},
 			Payload: json.RawMessage(`{"a":1}`), Stale: true, Undecided: true, Attempts: 2, Failures: 1, Backoff: 1, Losses: 1,
@@ -35,16 +35,16 @@ func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readDelivery(old, nil)
+	got, err := ReadDelivery(old, nil)
 	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
 		t.Fatalf("read (-want +got): %s%v", diff, err)
 	}
 	none := noReferences{}
-	if written := hex.EncodeToString(appendDelivery(nil, &want, false, none)); written != oldDelivery {
+	if written := hex.EncodeToString(AppendDelivery(nil, &want, false, none)); written != oldDelivery {
 		t.Errorf("the delivery is written as %s", written)
 	}
 	want.Value.Answer = delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))
-	got, err = readDelivery(appendDelivery(nil, &want, false, none), nil)
+	got, err = ReadDelivery(AppendDelivery(nil, &want, false, none), nil)
 	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
 		t.Errorf("with an answer (-want +got): %s%v", diff, err)
 	}

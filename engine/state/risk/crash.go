@@ -1,4 +1,6 @@
-package state
+// Whether the process before this one crashed in the store.
+
+package risk
 
 import (
 	"io"
@@ -19,14 +21,14 @@ const crashName = "CRASHED"
 // maxCrash bounds the bytes that are read of it. The goroutine that crashed comes first.
 const maxCrash = 64 << 10
 
-// countCrashes makes the notes that risk leaves count crashes in the store only: it takes back that
-// of the process before if that ended in another way.
-func countCrashes(fs vfs.FS, dir string) {
+// CountCrashes makes the notes that Begin leaves count crashes in the store only: it takes back
+// that of the process before if that ended in another way. dir is where the runtime notes crashes.
+func CountCrashes(fs vfs.FS, dir, store string) {
 	if catchCrashes(dir) {
 		return
 	}
-	for _, name := range []string{openingName, compactingName} {
-		forgive(fs, fs.PathJoin(dir, storeName), name)
+	for _, name := range []string{Opening, Compacting} {
+		forgive(fs, store, name)
 	}
 }
 
@@ -52,8 +54,8 @@ func catchCrashes(dir string) (inStore bool) {
 	return isCrashInStore(string(text))
 }
 
-// isCrashInStore reports whether what the runtime wrote is about a crash of Pebble or of this
-// package. Lack of memory is nobody's fault.
+// isCrashInStore reports whether what the runtime wrote is about a crash of Pebble, of this
+// package or of those below it. Lack of memory is nobody's fault.
 func isCrashInStore(text string) bool {
 	head, trace, ok := strings.Cut(text, "\ngoroutine ")
 	switch {
@@ -64,15 +66,16 @@ func isCrashInStore(text string) bool {
 	}
 	first, _, _ := strings.Cut(trace, "\n\n")
 	return strings.Contains(first, "github.com/cockroachdb/pebble/") ||
-		strings.Contains(first, "github.com/informd/informd/engine/state.")
+		strings.Contains(first, "github.com/informd/informd/engine/state.") ||
+		strings.Contains(first, "github.com/informd/informd/engine/state/")
 }
 
-// forgive takes back what risk noted of an operation in which the process ended before.
+// forgive takes back what Begin noted of an operation in which the process ended before.
 func forgive(fs vfs.FS, store, name string) {
-	switch n := ends(fs, store, name); {
+	switch n := Count(fs, store, name); {
 	case n > 1:
 		write(fs, store, name, strconv.Itoa(n-1))
 	case n == 1:
-		survived(fs, store, name)
+		Survived(fs, store, name)
 	}
 }

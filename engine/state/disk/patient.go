@@ -1,4 +1,6 @@
-package state
+// The file system that repeats what fails, and files that do not believe a sync after a failed one.
+
+package disk
 
 import (
 	"errors"
@@ -15,25 +17,38 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// patientFS is the disk as Pebble sees it. Pebble ends the process when it cannot write its log or
-// its manifest. So patientFS repeats a failed operation that changes the disk, if the reason may
+// Patient is the disk as Pebble sees it. Pebble ends the process when it cannot write its log or
+// its manifest. So Patient repeats a failed operation that changes the disk, if the reason may
 // pass, until it succeeds. A disk that is full, read-only or failing then only looks slow.
 // Operations that only read fail at once.
-// After ended is set, patientFS does nothing and returns fs.ErrClosed.
-type patientFS struct {
+// After End, Patient does nothing and returns fs.ErrClosed.
+type Patient struct {
 	vfs.FS
-	// pause is the first pause before an operation is repeated. It doubles, up to a second.
-	pause time.Duration
-	once  bool // never repeats
+	pause time.Duration // the first one before an operation is repeated
+	once  bool          // never repeats
 	ended atomic.Bool
-	tempo tempo // of those who move logs, and write tables
+	// Tempo is that of those who move logs, and write tables.
+	Tempo Tempo
 
 	mu      sync.Mutex
 	waiting int   // operations that have failed and are being repeated
 	failed  error // the latest failure of one of them
 }
 
-var _ vfs.FS = (*patientFS)(nil)
+var _ vfs.FS = (*Patient)(nil)
+
+// NewPatient returns the patient view of a disk. pause is the first pause before a failed operation
+// is repeated. It doubles, up to a second.
+func NewPatient(files vfs.FS, pause time.Duration) *Patient {
+	return &Patient{FS: files, pause: pause}
+}
+
+// NewReading returns a view of a disk that is only read: what would change it fails at once.
+func NewReading(files vfs.FS) *Patient { return &Patient{FS: ReadOnly{files}, once: true} }
+
+// End makes the view do nothing from now on: see Patient. An operation that is being repeated
+// ends, too. One that hangs in the operating system does not.
+func (p *Patient) End() { p.ended.Store(true) }
 
 // lasts reports whether err is final: repeating the operation would not change it.
 func lasts(err error) bool {
@@ -43,9 +58,9 @@ func lasts(err error) bool {
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// insist repeats try until it succeeds or its error lasts. It has no other end, so a caller that
+// Insist repeats try until it succeeds or its error lasts. It has no other end, so a caller that
 // does not want to wait must leave the goroutine behind.
-func (p *patientFS) insist(what string, try func() error) error {
+func (p *Patient) Insist(what string, try func() error) error {
 	guarded := func() error {
 		if p.ended.Load() {
 			return fmt.Errorf("%s: %w", what, fs.ErrClosed)
@@ -85,21 +100,21 @@ func bare(err error) error {
 	return err
 }
 
-// trouble returns why operations are being repeated, or nil.
-func (p *patientFS) trouble() error {
+// Trouble returns why operations are being repeated, or nil.
+func (p *Patient) Trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
 // file does what insist does for an operation that returns a file to write to.
-func (p *patientFS) file(what, name string, open func() (vfs.File, error)) (f vfs.File, err error) {
-	err = p.insist(what+" "+name, func() error {
+func (p *Patient) file(what, name string, open func() (vfs.File, error)) (f vfs.File, err error) {
+	err = p.Insist(what+" "+name, func() error {
 		opened, err := open()
 		if err == nil {
 			file := &patientFile{File: opened, fs: p, name: name}
 			if filepath.Ext(name) == ".sst" {
-				file.pause = &breath{tempo: &p.tempo}
+				file.pause = NewBreath(&p.Tempo)
 			}
 			f = file
 		}
@@ -108,11 +123,11 @@ func (p *patientFS) file(what, name string, open func() (vfs.File, error)) (f vf
 	return f, err
 }
 
-func (p *patientFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (p *Patient) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return p.file("create", name, func() (vfs.File, error) { return p.FS.Create(name, c) })
 }
 
-func (p *patientFS) OpenReadWrite(
+func (p *Patient) OpenReadWrite(
 	name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption,
 ) (vfs.File, error) {
 	return p.file("open", name, func() (vfs.File, error) {
@@ -120,39 +135,39 @@ func (p *patientFS) OpenReadWrite(
 	})
 }
 
-func (p *patientFS) OpenDir(name string) (vfs.File, error) {
+func (p *Patient) OpenDir(name string) (vfs.File, error) {
 	return p.file("open", name, func() (vfs.File, error) { return p.FS.OpenDir(name) })
 }
 
 // ReuseForWrite does not reuse the file, because a failed attempt may already have renamed it.
-func (p *patientFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (p *Patient) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := p.Remove(old); err != nil {
 		return nil, err
 	}
 	return p.Create(name, c)
 }
 
-func (p *patientFS) Link(old, name string) error {
-	return p.insist("link "+name, func() error { return p.FS.Link(old, name) })
+func (p *Patient) Link(old, name string) error {
+	return p.Insist("link "+name, func() error { return p.FS.Link(old, name) })
 }
 
-func (p *patientFS) Rename(old, name string) error {
-	return p.insist("rename "+old, func() error { return p.FS.Rename(old, name) })
+func (p *Patient) Rename(old, name string) error {
+	return p.Insist("rename "+old, func() error { return p.FS.Rename(old, name) })
 }
 
-func (p *patientFS) Remove(name string) error {
-	return p.insist("remove "+name, func() error { return p.FS.Remove(name) })
+func (p *Patient) Remove(name string) error {
+	return p.Insist("remove "+name, func() error { return p.FS.Remove(name) })
 }
 
-func (p *patientFS) RemoveAll(name string) error {
-	return p.insist("remove "+name, func() error { return p.FS.RemoveAll(name) })
+func (p *Patient) RemoveAll(name string) error {
+	return p.Insist("remove "+name, func() error { return p.FS.RemoveAll(name) })
 }
 
-func (p *patientFS) MkdirAll(name string, mode os.FileMode) error {
-	return p.insist("make "+name, func() error { return p.FS.MkdirAll(name, mode) })
+func (p *Patient) MkdirAll(name string, mode os.FileMode) error {
+	return p.Insist("make "+name, func() error { return p.FS.MkdirAll(name, mode) })
 }
 
-func (p *patientFS) Unwrap() vfs.FS { return p.FS }
+func (p *Patient) Unwrap() vfs.FS { return p.FS }
 
 // patientFile is a directory, or a file that is written from its beginning to its end.
 // After a failed sync Linux considers the pages clean: another sync succeeds although the bytes are
@@ -164,9 +179,9 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 // A write does not wait for a sync, except while a failed sync writes bytes again.
 type patientFile struct {
 	vfs.File
-	fs    *patientFS
+	fs    *Patient
 	name  string
-	pause *breath // of a table; one goroutine at a time writes it
+	pause *Breath // of a table; one goroutine at a time writes it
 
 	syncing sync.Mutex // held during a sync; before mu
 
@@ -176,12 +191,12 @@ type patientFile struct {
 }
 
 func (f *patientFile) Write(p []byte) (int, error) {
-	f.pause.take()
+	f.pause.Take()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	from := f.pending.length
 	f.pending.add(p)
-	err := f.fs.insist("write "+f.name, func() (err error) {
+	err := f.fs.Insist("write "+f.name, func() (err error) {
 		from, err = f.pending.write(from, f.writeAt) // continues where it failed
 		return err
 	})
@@ -208,7 +223,7 @@ func (f *patientFile) sync(sync func() error) error {
 	length := f.pending.length
 	f.mu.Unlock()
 	failed := false
-	err := f.fs.insist("sync "+f.name, func() (err error) {
+	err := f.fs.Insist("sync "+f.name, func() (err error) {
 		if failed {
 			if length, err = f.rewrite(); err != nil {
 				return err

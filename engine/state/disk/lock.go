@@ -1,4 +1,6 @@
-package state
+// The lock of a directory.
+
+package disk
 
 import (
 	"errors"
@@ -28,12 +30,12 @@ func (e *LockedError) Error() string {
 		"stop it, or give this one another directory", e.Dir, who)
 }
 
-// lockDir locks dir for this process until the returned Closer is closed or the process ends. The
+// Lock locks dir for this process until the returned Closer is closed or the process ends. The
 // file stays: if it were removed, two processes could lock two different files.
-func lockDir(dir string) (io.Closer, error) {
+func Lock(dir string) (io.Closer, error) {
 	name := filepath.Join(dir, "LOCK")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil && isDisk(err) {
+	if err != nil && IsAtFault(err) {
 		if there, cannot := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW, 0); cannot == nil {
 			f, err = there, nil // a file that cannot be written can still be locked
 		}

@@ -1,4 +1,6 @@
-package state
+// The bytes of a file that are not synced yet.
+
+package disk
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package state
+package disk
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 func TestLockEndsWhenItIsClosed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	lock, err := lockDir(dir)
+	lock, err := Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,13 +24,13 @@ func TestLockEndsWhenItIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(inherited)
-	if other, err := lockDir(dir); !errors.As(err, new(*LockedError)) {
+	if other, err := Lock(dir); !errors.As(err, new(*LockedError)) {
 		t.Fatalf("locked twice: %v, %v", other, err)
 	}
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := lockDir(dir)
+	again, err := Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
