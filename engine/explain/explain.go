@@ -66,6 +66,9 @@ type Explanation struct {
 	// HasForgotten says that there were changes before Since which it has forgotten.
 	HasForgotten bool `json:"forgotten,omitempty"`
 
+	// ForgetsActions says that more was done for the last event than Actions has.
+	ForgetsActions bool `json:"-"`
+
 	uid string // of the object
 	// seesAll says that the rule looks at each change that may make the object a member, or end that.
 	seesAll bool
@@ -93,7 +96,10 @@ type Timing struct {
 	For   string    `json:"for,omitempty"`
 	Due   *Part     `json:"due,omitempty"`
 	Since time.Time `json:"since,omitzero"` // where has held from then on, if the object waits
-	At    time.Time `json:"at,omitzero"`    // when it becomes a member, if it waits
+	// At is when it becomes a member, if it waits; zero if that may quote a Secret.
+	At time.Time `json:"at,omitzero"`
+
+	isHidden bool // due may quote a Secret
 }
 
 // When says what when gave, or gives now, for a change.
@@ -107,6 +113,8 @@ type When struct {
 	// IsSkipped says that informd has not looked at the last change: when cannot be true of the object
 	// as it is.
 	IsSkipped bool `json:"skipped,omitempty"`
+	// LooksUp says that it depends on what it looks up, which is not known without a daemon.
+	LooksUp bool `json:"lookedUp,omitempty"`
 }
 
 // Count says how many changes count in the object's window.
@@ -145,11 +153,15 @@ type Delivery struct {
 	InFlight bool      `json:"inFlight"`
 	Attempts int       `json:"attempts"` // so far
 	Failures int       `json:"failures"`
-	Retry    time.Time `json:"retry,omitzero"` // when it is tried again
-	Waiting  int       `json:"waiting"`        // events of the object that wait
+	Losses   int       `json:"losses,omitempty"`   // how often in a row the handler went away with it
+	Refusals int       `json:"refusals,omitempty"` // how often in a row it was refused as outdated
+	Retry    time.Time `json:"retry,omitzero"`     // when it is tried again
+	Waiting  int       `json:"waiting"`            // events of the object that wait
 	Paused   bool      `json:"paused"`
 	// Failure says why the last attempt failed, if that is known.
 	Failure string `json:"failure,omitempty"`
+	// Slowed says why informd holds it back, if it does.
+	Slowed string `json:"slowed,omitempty"`
 }
 
 // Letter is a dead letter of the object.
@@ -168,4 +180,8 @@ type Action struct {
 	Object   string    `json:"object"`
 	Result   string    `json:"result"`
 	ID       string    `json:"id"` // of the event
+	Attempt  int       `json:"attempt,omitempty"`
+	// Label is the action of the manifest that asked for it, as actions[0]; "" for a prune, and for an
+	// action of the handler's answer.
+	Label string `json:"label,omitempty"`
 }

@@ -171,6 +171,8 @@ func (l *eventLines) line(out io.Writer, cells ...string) error {
 // ended says how an attempt has ended well.
 var ended = map[string]string{
 	"done": "acknowledged", "acted": "actions performed", "pruned": "no action but prune, ended",
+	"unchanged": "nothing had to change, ended",
+	"gone":      "actions changed nothing, as an object is gone: ended",
 }
 
 // happened says what became of a change or of an attempt.
@@ -187,7 +189,7 @@ func happened(e *control.Event) string {
 	case "gathered":
 		return "selected, and waits for the event of its group"
 	case "undecided":
-		return "waits for its delivery, when is decided then"
+		return "waits, and is evaluated at its delivery"
 	case "events":
 		return "not selected: the rule's events leave out " + e.Event
 	case "when":
@@ -195,7 +197,7 @@ func happened(e *control.Event) string {
 	case "count":
 		return "counts, and is not the one that goes on"
 	case "rounds":
-		return "not selected: the rule sees rounds only"
+		return "not selected: the rule sees the moments of its schedule only"
 	case "own":
 		return "not delivered: the rule made this change itself"
 	case "failed":
@@ -208,7 +210,7 @@ func happened(e *control.Event) string {
 		return "sent to " + e.Handler + second
 	case "acts":
 		return "performs its actions" + second
-	case "done", "acted", "pruned":
+	case "done", "acted", "unchanged", "gone", "pruned":
 		return fmt.Sprintf("%s after %s, %s since it was selected",
 			ended[e.What], took, shortDuration(e.LatencySeconds))
 	case "idle":

@@ -315,7 +315,10 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 			row("when", "not evaluated again: informd keeps no old states of objects")
 			b.WriteString("          " + cli.Printable(w.Text) + "\n")
 		case w.IsNow && !w.IsSkipped:
-			row("when", "%s, if it were synced now", resultOf(w.Part))
+			row("when", "%s, if it were %s now", resultOf(w.Part), w.Event)
+			parts(w.Part)
+		case w.LooksUp:
+			row("when", "depends on what it looks up: not known without a daemon")
 			parts(w.Part)
 		case w.IsSkipped:
 			row("when", "%s, whatever the change", resultOf(w.Part))
@@ -360,7 +363,7 @@ func writeActs(
 	whose := fmt.Sprintf("for the last event (%s)", x.Acts.Event)
 	switch {
 	case x.Acts.IsNow:
-		whose = "if it were synced now"
+		whose = fmt.Sprintf("if it were %s now", x.Acts.Event)
 	case x.State == "":
 		whose = fmt.Sprintf("for this change (%s)", x.Acts.Event)
 	case x.Acts.LooksUp:
@@ -372,13 +375,21 @@ func writeActs(
 		if i == 0 {
 			name = "actions"
 		}
-		row(name, "%s, %s %s: %s, %s", a.Label, a.Verb, a.Resource, madeText(a), whose)
+		outcome := ""
+		if a.Outcome != "" && a.Made != 0 {
+			outcome = "; " + a.Outcome
+		}
+		row(name, "%s, %s %s: %s, %s%s", a.Label, a.Verb, a.Resource, madeText(a), whose, outcome)
 		if a.ForEach != nil {
 			row("", "forEach: %s", resultOf(a.ForEach))
 			parts(a.ForEach)
 		}
 		if a.If != nil {
-			row("", "if: %s", resultOf(a.If))
+			item := ""
+			if a.Item != nil {
+				item = fmt.Sprintf(", for item %d of forEach", *a.Item)
+			}
+			row("", "if: %s%s", resultOf(a.If), item)
 			parts(a.If)
 		}
 	}
@@ -394,6 +405,8 @@ func madeText(a *explain.OwnAction) string {
 	switch {
 	case a.IsSkipped:
 		return "not for deletions"
+	case a.LooksUp:
+		return "depends on what it looks up, which is not known without a daemon"
 	case a.Made < 0 && (a.ForEach != nil || a.If != nil):
 		return "fails"
 	case a.Made < 0:

@@ -209,7 +209,7 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
-		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
+		if r.LastError != nil && !isRecent(r.LastError, now) {
 			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err
 			}

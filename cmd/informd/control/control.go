@@ -264,8 +264,11 @@ type ExpressionError struct {
 	Reason string    `json:"reason"`
 	Object string    `json:"object,omitempty"` // NAMESPACE/NAME, or NAME
 	At     time.Time `json:"at"`
-	// Fault says what it comes from: the expression, the object, a bound or informd.
+	// Fault says what it comes from: the expression, the object, a past state of it, a bound or
+	// informd.
 	Fault string `json:"fault,omitempty"`
+	// Over says that the fault was the object's, and that it is gone or evaluates well by now.
+	Over bool `json:"over,omitempty"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and

@@ -143,7 +143,7 @@ func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
 		return nil
 	}
 	return &control.ExpressionError{
-		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault),
+		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault), Over: e.IsOver,
 	}
 }
 
