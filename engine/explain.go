@@ -40,6 +40,7 @@ func (e *Engine) Explain(
 	}
 	c.ActionCaches = r.preparer.ActionCaches
 	attempts := r.attemptsAt(key, known)
+	r.trails.sinceSelected(attempts)
 	if n := len(attempts); n > 0 {
 		c.LastAttempt = &attempts[n-1]
 	}
@@ -47,6 +48,7 @@ func (e *Engine) Explain(
 	x.Since = r.trails.changes.Since(r.trails.began)
 	x.HasForgotten = x.Since.After(r.trails.began)
 	x.State, x.Reason = e.standing(r)
+	x.Next, x.IsScheduled = r.nextRound(), r.IsScheduled
 	if known.reason != "" {
 		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
 		x.Reason = cmp.Or(x.Reason, known.reason)

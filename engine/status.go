@@ -89,6 +89,8 @@ type RuleStatus struct {
 	// NextRound is when the rule is told of all members again: by its schedule or its resync. It is
 	// zero if it never is.
 	NextRound time.Time
+	// IsScheduled says that NextRound is a moment of the rule's schedule.
+	IsScheduled bool
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
@@ -150,7 +152,7 @@ func (e *Engine) Status() Status {
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.nextRound(), Windows: r.counting.open(e.clock.Now()),
+			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.counting.open(e.clock.Now()),
 		})
 	}
 	for _, m := range now.metrics {

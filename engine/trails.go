@@ -144,6 +144,36 @@ func (r *runningRule) matched(d delta.Delta, verdict trail.Verdict) {
 	r.trails.changes.Add(d, verdict, r.preparer.clock.Now())
 }
 
+// sinceSelected corrects the latency of attempts, which counts from the first change that their event
+// includes. If the newest one, which gives the event its id, is remembered, it counts from there.
+func (t trails) sinceSelected(attempts []trail.Entry) {
+	if len(attempts) == 0 {
+		return
+	}
+	type change struct {
+		uid, version string
+		round        int64
+	}
+	selected := make(map[change]time.Time)
+	changes, _ := t.changes.After(0)
+	for i := range changes {
+		c := &changes[i]
+		of := change{c.UID, c.Version, c.Round}
+		switch c.Verdict {
+		case trail.Selected, trail.Gathered, trail.Undecided:
+			if _, ok := selected[of]; !ok {
+				selected[of] = c.At
+			}
+		}
+	}
+	for i := range attempts {
+		a := &attempts[i]
+		if at, ok := selected[change{a.UID, a.Version, a.Round}]; ok && !a.At.Before(at) {
+			a.Latency = min(a.Latency, a.At.Sub(at))
+		}
+	}
+}
+
 // noteDecided remembers what became of a change that was decided at its delivery.
 func (t trails) noteDecided(d delta.Delta, selected bool, failed error, now time.Time) {
 	verdict := trail.Selected

@@ -61,7 +61,8 @@ func Results() []Result {
 	return []Result{Changed, Unchanged, Created, Gone, Conflict, Denied, Rejected, Failed}
 }
 
-// Done is an action that ended, whatever its result.
+// Done is an action that ended, whatever its result. It has many fields because it is what reports and
+// metrics know of an action.
 type Done struct {
 	By
 	Verb            string

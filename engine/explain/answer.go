@@ -31,7 +31,11 @@ func (x *Explanation) standing() string {
 		return "Not a member yet: " + x.waiting()
 	}
 	if x.Source.Name == "" {
-		return "The rule has no source: it sees moments of its schedule."
+		text := "The rule has no source: it sees moments of its schedule."
+		if !x.Next.IsZero() {
+			text += " The next one is " + x.at(x.Next) + "."
+		}
+		return text
 	}
 	if x.Where == nil && x.Timing == nil {
 		return "It is a member, as all objects of the source are."
@@ -359,7 +363,11 @@ func (x *Explanation) declined(c *Happened) string {
 		}
 		return "an expression failed"
 	case "rounds":
-		return "the rule sees its members at the moments of its schedule only"
+		text := "the rule sees its members at the moments of its schedule only"
+		if !x.Next.IsZero() {
+			text += ", next " + x.at(x.Next)
+		}
+		return text
 	case "count":
 		if x.Count == nil || x.Count.Have < 0 {
 			return "it counts, and is not the one that goes on"
@@ -430,6 +438,9 @@ func (x *Explanation) in(t time.Time) string {
 	}
 	return "now"
 }
+
+// at says when a time comes, and what the clock shows then.
+func (x *Explanation) at(t time.Time) string { return x.in(t) + ", at " + x.clock(t) }
 
 func plural(n int, noun string) string {
 	if n == 1 {

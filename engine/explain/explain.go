@@ -61,6 +61,11 @@ type Explanation struct {
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`
 	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
+	// Next is when the rule sees all its members next, by its schedule or its resync, or if it has no
+	// source, the next moment of its schedule; zero if it never does. IsScheduled says that it is a
+	// schedule.
+	Next        time.Time `json:"next,omitzero"`
+	IsScheduled bool      `json:"scheduled,omitempty"`
 	// Since is from when on informd remembers all changes of the rule.
 	Since time.Time `json:"since,omitzero"`
 	// HasForgotten says that there were changes before Since which it has forgotten.
@@ -144,7 +149,8 @@ type Happened struct {
 	LatencySeconds  float64   `json:"latencySeconds,omitempty"`
 }
 
-// Delivery is what a rule has yet to deliver about the object.
+// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a flat
+// report, whose JSON users see.
 type Delivery struct {
 	Handler  string    `json:"handler"`
 	ID       string    `json:"id,omitempty"` // of the first event, if it is in memory

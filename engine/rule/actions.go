@@ -143,8 +143,10 @@ func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step,
 	if items != nil {
 		e.env.Given = map[string]any{Items: items}
 	}
-	steps, err = a.evaluate(&e)
-	return steps, past(err, d, e.env, func(env *expr.Env) error {
+	if steps, err = a.evaluate(&e); err == nil {
+		return steps, nil
+	}
+	return nil, past(err, d, e.env, func(env *expr.Env) error {
 		_, err := a.evaluate(&evaluation{env: *env, change: d, room: maxActionBytes})
 		return err
 	})

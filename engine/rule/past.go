@@ -19,11 +19,11 @@ func IsPast(err error) bool {
 	return ok
 }
 
-// past returns the failure of an evaluation for a change, as a pastError if it is one. again
+// past returns the failure, which is not nil, of an evaluation for a change, as a pastError if it is one. again
 // evaluates once more.
 func past(failure error, d delta.Delta, env expr.Env, again func(*expr.Env) error) error {
 	switch {
-	case failure == nil || !expr.IsUnreadable(failure):
+	case !expr.IsUnreadable(failure):
 		return failure
 	case d.Type == delta.Deleted:
 		return &pastError{failure}

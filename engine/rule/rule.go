@@ -116,10 +116,12 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	env := r.environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(&env)
-		failure = past(failure, d, env, func(env *expr.Env) error {
-			_, err := r.When.Bool(env)
-			return err
-		})
+		if failure != nil {
+			failure = past(failure, d, env, func(env *expr.Env) error {
+				_, err := r.When.Bool(env)
+				return err
+			})
+		}
 		if err = join(err, "when", failure); !matched {
 			return Match{}, false, err
 		}

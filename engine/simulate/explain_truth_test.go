@@ -193,3 +193,30 @@ func TestExplainMasksAlike(t *testing.T) {
 		t.Errorf("the item is shown as %s: %s", item, x.Answer)
 	}
 }
+
+// An attempt is as old as the change that gave its event the id, whatever it was merged with.
+func TestExplainSinceWhenItWasSelected(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("r", ""),
+		`kind: Rule, metadata: {name: nightly}, spec: {handler: h, schedule: {cron: "0 4 * * *"}}`)
+	b.must(b.Advance(time.Second))
+	b.must(b.stepper.Engine().SetPaused("r", true))
+	b.put("a", "1")
+	b.must(b.Advance(5 * time.Second))
+	b.put("a", "2")
+	b.must(b.Advance(time.Second))
+	b.must(b.stepper.Engine().SetPaused("r", false))
+	b.must(b.Advance(time.Second))
+	x := b.explains("r", "Its last event (added) was delivered 1s ago.")
+	if a := x.Attempts[len(x.Attempts)-1]; a.What != "done" || a.LatencySeconds != 1 {
+		t.Errorf("%+v, want 1s since the newest change was selected", a)
+	}
+	all, _, _, err := b.stepper.Engine().Happenings("r", 0)
+	b.must(err)
+	if last := all[len(all)-1]; last.Latency != time.Second {
+		t.Errorf("%+v", last)
+	}
+	if x = b.explains("nightly", "The next one is in 4h, at 04:00:00."); !x.IsScheduled || x.Next.IsZero() {
+		t.Errorf("next %v, by a schedule: %v", x.Next, x.IsScheduled)
+	}
+}

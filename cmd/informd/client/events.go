@@ -187,7 +187,7 @@ func happened(e *control.Event) string {
 	case "selected":
 		return "selected"
 	case "gathered":
-		return "selected, and waits for the event of its group"
+		return "selected for the event of its group, which is about the newest object in it"
 	case "undecided":
 		return "waits, and is evaluated at its delivery"
 	case "events":

@@ -347,6 +347,13 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 		}
 		row("group", "%s%s", text, byText(g.By))
 	}
+	if !x.Next.IsZero() {
+		name := "resync"
+		if x.IsScheduled {
+			name = "schedule"
+		}
+		row(name, "next in %s, at %s", explain.Short(x.Next.Sub(x.Time)), x.Next.Format(time.RFC3339))
+	}
 	writeActs(row, parts, x)
 	if d := x.Delivery; d != nil {
 		row("delivery", "%s", deliveryText(x.Time, d))
@@ -505,10 +512,14 @@ func writeHistory(b *strings.Builder, x *explain.Explanation) {
 		b.WriteString("\nLAST CHANGES\n")
 		t := newTable(b, "TIME", "EVENT", "VERSION", "WHAT HAPPENED")
 		for _, h := range all {
-			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, happened(&control.Event{
+			what := happened(&control.Event{
 				Handler: x.Handler, Event: h.Event, What: h.What, Attempt: h.Attempt,
 				DurationSeconds: h.DurationSeconds, LatencySeconds: h.LatencySeconds,
-			}))
+			})
+			if h.What == "gathered" && x.Group != nil && x.Group.Gathered == 0 {
+				what = "selected, and went into the event of its group"
+			}
+			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, what)
 		}
 		_ = t.flush() // of a strings.Builder
 	}

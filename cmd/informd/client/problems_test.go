@@ -187,19 +187,20 @@ func TestStatusWhileStopping(t *testing.T) {
 	}
 }
 
-// The rules of a status say when they hear of a schedule next: those without a source always, and
-// the others if asked for.
+// The rules of a status say when their schedule's next moment is, and if asked for, their next resync.
 func TestNextRounds(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	rules := []control.RuleStatus{
 		{Name: "tick", State: control.RuleActive, NextRound: now.Add(time.Minute)},
 		{Name: "hourly", State: control.RuleActive, Source: "pods", NextRound: now.Add(time.Hour)},
+		{Name: "nightly", State: control.RuleActive, Source: "pods", Scheduled: true, NextRound: now.Add(time.Hour)},
 		{Name: "held", State: control.RuleWaiting, Reason: "waits for it", NextRound: now.Add(time.Hour)},
 		{Name: "all", State: control.RuleActive, Source: "pods"},
 	}
 	for wide, want := range map[bool]string{
-		false: "tick: its schedule's next moment is in 1m0s\nheld: waits for it\n",
-		true:  "tick: its schedule's next moment is in 1m0s\nhourly: is told of all members in 1h0m0s\nheld: waits for it\n",
+		false: "tick: its schedule's next moment is in 1m0s\nnightly: its schedule's next moment, for all members, is in 1h0m0s\nheld: waits for it\n",
+		true: "tick: its schedule's next moment is in 1m0s\nhourly: its next resync, of all members, is in 1h0m0s\n" +
+			"nightly: its schedule's next moment, for all members, is in 1h0m0s\nheld: waits for it\n",
 	} {
 		var b strings.Builder
 		if err := writeRules(&b, rules, shape{wide: wide}, now); err != nil {

@@ -246,8 +246,10 @@ type RuleStatus struct {
 	// NextRound is when the rule is told of all members again, by its schedule or its resync. For a
 	// rule without a source, it is the next moment of its schedule.
 	NextRound time.Time `json:"nextRound,omitzero"`
-	Paused    bool      `json:"paused"`
-	State     string    `json:"state"` // active, paused, waiting or blocked
+	// Scheduled says that NextRound is a moment of the rule's schedule.
+	Scheduled bool   `json:"scheduled,omitempty"`
+	Paused    bool   `json:"paused"`
+	State     string `json:"state"` // active, paused, waiting or blocked
 	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.

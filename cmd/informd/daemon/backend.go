@@ -108,7 +108,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
-			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound,
+			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound, Scheduled: r.IsScheduled,
 			Gathered: r.Gathered, NextEvent: r.NextEvent,
 			Windows: r.Windows, Misfits: b.fitting.misfits(r.Name),
 		}
