@@ -326,9 +326,9 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 		failures := in.rules[f.Rule].failures
 		isUndecided := func(m evaluate.Match) bool { return m.Rule == f.Rule && m.Undecided }
 		if slices.ContainsFunc(c.Matches, isUndecided) { // its delivery evaluates it again
-			failures.addSeen(f.Err, delta.KeyOf(o))
+			failures.addSeen(f.Err, o)
 		} else {
-			failures.add(f.Err, delta.KeyOf(o))
+			failures.addOn(f.Err, o)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
@@ -186,7 +185,7 @@ func (in *intake) applyMeasured(c *evaluate.Change) {
 			s = c.Measured.Samples[i]
 		}
 		of := in.measuring.metrics[i]
-		of.failures.add(s.Err, delta.KeyOf(o))
+		of.failures.addOn(s.Err, o)
 		if part.Set(key, s) {
 			of.isFull()
 		}

@@ -79,6 +79,11 @@ const (
 	Tried
 	// Idle means that the rule had no action to perform: each if was false, or its forEach empty.
 	Idle
+	// Unchanged means that the rule's own actions changed nothing: all was already as they ask.
+	Unchanged
+	// Vanished means that the rule's own actions changed nothing: an object that one of them is about
+	// is gone.
+	Vanished
 )
 
 var names = map[Verdict]string{
@@ -88,6 +93,7 @@ var names = map[Verdict]string{
 	Sent: "sent", Done: "done", Retried: "retry", Lost: "lost", Rejected: "reject", Dead: "dead",
 	Cancelled: "cancelled", Unmade: "unmade", Outdated: "outdated",
 	Acts: "acts", Acted: "acted", Pruned: "pruned", Tried: "tried", Idle: "idle",
+	Unchanged: "unchanged", Vanished: "gone",
 }
 
 // String returns the name that users see in JSON.
@@ -111,7 +117,11 @@ type Numbers struct {
 	Rule     string // the name of the rule with which the event's id begins
 	Attempt  int
 	Duration time.Duration // of the attempt; 0 if it has just begun
-	Latency  time.Duration // since the change was selected
+	Latency  time.Duration // since the first change that the event includes was selected
+	// Reason says why the attempt failed, if it did and comes again, in at most 256 bytes.
+	// IsConfidential says that it may quote a Secret.
+	Reason         string
+	IsConfidential bool
 }
 
 // ID returns the id of the event under a rule, as delta.Delta does. An attempt has the id that it had

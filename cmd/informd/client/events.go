@@ -172,6 +172,8 @@ func (l *eventLines) line(out io.Writer, cells ...string) error {
 // ended says how an attempt has ended well.
 var ended = map[string]string{
 	"done": "acknowledged", "acted": "actions performed", "pruned": "no action but prune, ended",
+	"unchanged": "nothing had to change, ended",
+	"gone":      "actions changed nothing, as an object is gone: ended",
 }
 
 // happened says what became of a change or of an attempt at its delivery to a handler.
@@ -186,9 +188,9 @@ func happened(handler string, o explain.Outcome) string {
 	case "selected":
 		return "selected"
 	case "gathered":
-		return "selected, and waits for the event of its group"
+		return "selected for the event of its group, which is about the newest object in it"
 	case "undecided":
-		return "waits for its delivery, when is decided then"
+		return "waits, and is evaluated at its delivery"
 	case "events":
 		return "not selected: the rule's events leave out " + o.Event
 	case "when":
@@ -196,7 +198,7 @@ func happened(handler string, o explain.Outcome) string {
 	case "count":
 		return "counts, and is not the one that goes on"
 	case "rounds":
-		return "not selected: the rule sees rounds only"
+		return "not selected: the rule sees the moments of its schedule only"
 	case "own":
 		return "not delivered: the rule made this change itself"
 	case "failed":
@@ -209,7 +211,7 @@ func happened(handler string, o explain.Outcome) string {
 		return "sent to " + handler + second
 	case "acts":
 		return "performs its actions" + second
-	case "done", "acted", "pruned":
+	case "done", "acted", "unchanged", "gone", "pruned":
 		return fmt.Sprintf("%s after %s, %s since it was selected",
 			ended[o.What], took, shortDuration(o.LatencySeconds))
 	case "idle":

@@ -246,8 +246,10 @@ type RuleStatus struct {
 	// NextRound is when the rule is told of all members again, by its schedule or its resync. For a
 	// rule without a source, it is the next moment of its schedule.
 	NextRound time.Time `json:"nextRound,omitzero"`
-	Paused    bool      `json:"paused"`
-	State     string    `json:"state"` // active, paused, waiting or blocked
+	// Scheduled says that NextRound is a moment of the rule's schedule.
+	Scheduled bool   `json:"scheduled,omitempty"`
+	Paused    bool   `json:"paused"`
+	State     string `json:"state"` // active, paused, waiting or blocked
 	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.
@@ -264,8 +266,11 @@ type ExpressionError struct {
 	Reason string    `json:"reason"`
 	Object string    `json:"object,omitempty"` // NAMESPACE/NAME, or NAME
 	At     time.Time `json:"at"`
-	// Fault says what it comes from: the expression, the object, a bound or informd.
+	// Fault says what it comes from: the expression, the object, a past state of it, a bound or
+	// informd.
 	Fault string `json:"fault,omitempty"`
+	// Over says that the fault was the object's, and that it is gone or evaluates well by now.
+	Over bool `json:"over,omitempty"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and

@@ -108,7 +108,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
-			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound,
+			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound, Scheduled: r.IsScheduled,
 			Gathered: r.Gathered, NextEvent: r.NextEvent,
 			Windows: r.Windows, Misfits: b.fitting.misfits(r.Name),
 		}
@@ -143,7 +143,7 @@ func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
 		return nil
 	}
 	return &control.ExpressionError{
-		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault),
+		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault), Over: e.IsOver,
 	}
 }
 
