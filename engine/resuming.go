@@ -54,7 +54,7 @@ type resuming struct {
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !in.record.store.IsNew() {
 		for _, r := range in.rules {
-			r.memory.beginCatchUp(r.lane)
+			r.memory.beginCatchUp()
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
@@ -277,7 +277,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 		in.record.apply(&held[i], nil)
 	}
 	for _, r := range in.rules {
-		r.memory.endCatchUp(r.lane)
+		r.memory.endCatchUp()
 	}
 	for i, r := range in.rules {
 		if p.late[i] {
