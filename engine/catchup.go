@@ -275,7 +275,7 @@ func (in *intake) caughtUpWith(u *catchUp) {
 		r.memory.see(in.id)
 		in.parted(p.Rule)
 		if u.resumes {
-			r.memory.endCatchUp(r.lane)
+			r.memory.endCatchUp()
 		}
 	}
 }

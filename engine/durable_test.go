@@ -30,10 +30,11 @@ type life struct {
 	t            testing.TB
 	server       *apistub.Server
 	dir          string
-	unsaid       string        // what no log line may hold, unless it is empty
-	keepsNothing bool          // no daemon has a state
-	ahead        atomic.Int64  // nanoseconds that the daemon's clock is ahead
-	catchUpTurn  time.Duration // see Options
+	unsaid       string            // what no log line may hold, unless it is empty
+	keepsNothing bool              // no daemon has a state
+	ahead        atomic.Int64      // nanoseconds that the daemon's clock is ahead
+	catchUpTurn  time.Duration     // see Options
+	said         func(line string) // called with each line of the log, if not nil
 }
 
 // lifeClock is the clock of a life's daemon.
@@ -124,7 +125,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid}, nil))
+	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid, l.said}, nil))
 	var store *state.Store
 	if !l.keepsNothing {
 		store = l.open(log)
@@ -209,12 +210,16 @@ func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until 
 type testWriter struct {
 	t      testing.TB
 	unsaid string
+	said   func(line string)
 }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
 	if w.unsaid != "" && strings.Contains(string(p), w.unsaid) {
 		w.t.Errorf("the log says %q", w.unsaid)
+	}
+	if w.said != nil {
+		w.said(string(p))
 	}
 	return len(p), nil
 }

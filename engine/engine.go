@@ -97,7 +97,7 @@ type Engine struct {
 	stopping atomic.Bool
 
 	present   atomic.Pointer[work] // see work
-	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker
+	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker, target
 	tasks     tasks
 	reloading sync.Mutex // held while the work changes
 }

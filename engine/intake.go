@@ -61,9 +61,11 @@ type intake struct {
 	// present is shared by all intakes of the informer, so that an old one that somebody still holds
 	// keeps none of those in between.
 	present *present
-	isNew   bool            // of an informer that has not begun
-	change  evaluate.Change // reused for each step
-	now     time.Time       // of the step that is evaluated and committed
+	isNew   bool // of an informer that has not begun
+	// isDropped says that a Reload has ended the informer.
+	isDropped bool
+	change    evaluate.Change // reused for each step
+	now       time.Time       // of the step that is evaluated and committed
 }
 
 // present is the intake that an informer has now. The informer's lock guards it.

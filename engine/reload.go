@@ -209,12 +209,12 @@ func (in *intake) awaitCaughtUp(ctx context.Context) error {
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
 func (r *reload) carryOut() {
+	r.coming.Store(r.next)
+	defer r.coming.Store(nil)
 	for _, rule := range r.gone {
 		r.drop(rule)
 	}
 	waiting := r.wait()
-	r.coming.Store(r.next)
-	defer r.coming.Store(nil)
 	for _, rule := range r.next.rules {
 		switch {
 		case rule.before != nil:
@@ -247,6 +247,7 @@ func (r *reload) carryOut() {
 		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
 			in.catchUpAll(known)
 			r.leave(in, nil, known)
+			in.isDropped = true
 		})
 	}
 	owed := r.part()
@@ -360,6 +361,7 @@ func (r *reload) succeed(rule *runningRule) {
 		r.dead.Rename(old.Name, rule.Name)
 	}
 	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
+	rule.memory.follow(rule.lane)
 	rule.matches.Store(old.matches.Load())
 	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())

@@ -160,7 +160,7 @@ func (e *Engine) resume(from loaded) {
 			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.memory.load(from.paused[r.id], r.lane)
+		r.memory.load(from.paused[r.id])
 	}
 	e.takeNames(from)
 	end = e.begin()

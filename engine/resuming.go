@@ -55,7 +55,7 @@ type resuming struct {
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !in.record.store.IsNew() {
 		for _, r := range in.rules {
-			r.memory.beginCatchUp(r.lane)
+			r.memory.beginCatchUp()
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
@@ -289,7 +289,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 		if late(i) {
 			continue
 		}
-		r.memory.endCatchUp(r.lane)
+		r.memory.endCatchUp()
 		if !in.unseen[i] {
 			in.parted(i)
 		}

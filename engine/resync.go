@@ -19,8 +19,14 @@ import (
 //
 // If there is no such rule, the error wraps ErrNotFound. It is an error, and nothing has happened,
 // if the rule's source has not synced, or if the rule does not select Synced.
+//
+// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is then.
 func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err error) {
-	r := e.rule(rule)
+	w, err := e.settled(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("rule %q: %w", rule, err)
+	}
+	r := w.rule(rule)
 	switch {
 	case r == nil:
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
@@ -39,7 +45,7 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
 	number := r.nextResync(e.clock.Now())
-	for _, in := range e.work().intakes {
+	for _, in := range w.intakes {
 		if !slices.Contains(in.rules, r) {
 			continue
 		}
@@ -80,8 +86,8 @@ func (e *Engine) resync(
 		began, isThere := time.Now(), false
 		in.informer.Look(func(get func(string) *object.Object) {
 			in = in.latest()
-			rule := slices.Index(in.rules, r)
-			if isThere = rule >= 0; !isThere {
+			rule := slices.IndexFunc(in.rules, func(is *runningRule) bool { return is.memory == r.memory })
+			if isThere = rule >= 0 && !in.isDropped; !isThere {
 				return
 			}
 			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < turn) {
@@ -105,6 +111,19 @@ func (e *Engine) resync(
 		}
 	}
 	return selected, nil
+}
+
+// settled returns the plan at work while no Reload is being carried out.
+func (e *Engine) settled(ctx context.Context) (*work, error) {
+	for {
+		w := e.work()
+		if e.coming.Load() == nil {
+			return w, nil
+		}
+		if !rested(ctx, time.Millisecond) {
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // rested waits for d, and reports whether ctx has not ended meanwhile.

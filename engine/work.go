@@ -385,6 +385,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		store: b.store, id: running.id, name: r.Name, resource: running.resource(), where: running.membership(),
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
+	running.memory.lane = running.lane
 	return running
 }
 
