@@ -47,7 +47,6 @@ func (l *leftInformer) isWatched() bool { return slices.Contains(l.engine.inform
 type left struct {
 	partings []*parting
 	objects  map[delta.Key]*object.Object // that the rule had inside, as it last saw them
-	round    int64                        // see resume.Round
 }
 
 // part makes the partings of all rules. It returns the informers that rules have left and that stay
@@ -90,7 +89,6 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 		l := in.left[i]
 		if l == nil {
 			l = &left{objects: make(map[delta.Key]*object.Object)}
-			l.round = resume.Round(snapshot.ResourceVersion)
 			in.left[i] = l
 		}
 		l.objects[key] = o

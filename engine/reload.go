@@ -208,6 +208,7 @@ func (in *intake) awaitCaughtUp(ctx context.Context) error {
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
 func (r *reload) carryOut() {
+	r.takeOccasions()
 	r.coming.Store(r.next)
 	defer r.coming.Store(nil)
 	for _, rule := range r.gone {
@@ -345,6 +346,7 @@ func (r *reload) introduce(rule *runningRule) {
 		}
 	}
 	rule.memory.loaded()
+	rule.memory.takeUp(rule.memory.occasions)
 	r.note(rule)
 }
 
@@ -361,7 +363,6 @@ func (r *reload) succeed(rule *runningRule) {
 	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
 	rule.memory.follow(rule.lane)
 	rule.matches.Store(old.matches.Load())
-	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
@@ -460,7 +461,7 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 			}
 			l := byIntake[in][i]
 			if l == nil {
-				l = &left{objects: make(map[delta.Key]*object.Object), round: r.clock.Now().Unix()}
+				l = &left{objects: make(map[delta.Key]*object.Object)}
 				byIntake[in][i] = l
 			}
 			l.objects[keyOf(o)] = o

@@ -31,8 +31,6 @@ type resuming struct {
 	late     map[int]bool
 	isSecret bool
 	isNew    bool // the cut has nothing of the informer
-	// round distinguishes a repeated Synced event from earlier ones about the same state.
-	round int64
 
 	// parts are the objects in the cut, if the cut holds only parts of them. For Secrets, inside
 	// names the rules that had them inside.
@@ -67,7 +65,6 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		verdicts: make([]resume.Verdict, len(in.rules)),
 		changed:  make(map[int]bool), late: make(map[int]bool),
 		isSecret: in.record.isSecret, isNew: isNew,
-		round:  resume.Round(snapshot.ResourceVersion),
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
@@ -223,7 +220,7 @@ func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Cha
 // the object was not in the cut.
 func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
 	p := in.resuming
-	in.evaluator.Compare(i, p.before(i, before), s, p.round, p.isSecret, c)
+	in.evaluator.Compare(i, p.before(i, before), s, p.isSecret, c)
 }
 
 // tellChanged shows changed rules the difference that their new where makes to the objects in the
@@ -340,13 +337,12 @@ func (in *intake) tellLate(p *resuming, known iter.Seq[*object.Object]) {
 func (in *intake) tellOne(
 	i int, p *resuming, key delta.Key, s evaluate.Step, c *evaluate.Change,
 ) {
-	before, round := in.lastSeen(i, p, key)
-	in.differ(i, before, s, round, c)
+	in.differ(i, in.lastSeen(i, p, key), s, c)
 }
 
 // differ adds to c what a rule must learn of an object that it last saw as before.
 func (in *intake) differ(
-	i int, before evaluate.Before, s evaluate.Step, round int64, c *evaluate.Change,
+	i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change,
 ) {
 	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
 		if before.Inside {
@@ -354,7 +350,7 @@ func (in *intake) differ(
 		}
 		before = evaluate.Before{}
 	}
-	in.evaluator.Compare(i, before, s, round, in.isSecret(), c)
+	in.evaluator.Compare(i, before, s, in.isSecret(), c)
 }
 
 // fellOut shows a late rule the deletion of what it had inside and what is not there.
@@ -362,7 +358,7 @@ func (in *intake) fellOut(i int, p *resuming, there map[delta.Key]*object.Object
 	var gone []*object.Object
 	note := func(last *object.Object) {
 		key := keyOf(last)
-		if before, _ := in.lastSeen(i, p, key); there[key] == nil && before.Inside {
+		if before := in.lastSeen(i, p, key); there[key] == nil && before.Inside {
 			gone = append(gone, before.Object)
 		}
 	}
@@ -385,13 +381,13 @@ func (in *intake) fellOut(i int, p *resuming, there map[delta.Key]*object.Object
 }
 
 // lastSeen returns an object as a late rule last saw it, in this informer or in one that the rule
-// has left, and the round of the events about that state.
-func (in *intake) lastSeen(i int, p *resuming, key delta.Key) (evaluate.Before, int64) {
+// has left.
+func (in *intake) lastSeen(i int, p *resuming, key delta.Key) evaluate.Before {
 	if l := in.left[i]; l != nil && l.objects[key] != nil {
-		return evaluate.Before{Object: l.objects[key], Inside: true}, l.round
+		return evaluate.Before{Object: l.objects[key], Inside: true}
 	}
 	if o := p.parts[key]; o != nil {
-		return p.before(i, o), p.round
+		return p.before(i, o)
 	}
-	return evaluate.Before{}, p.round
+	return evaluate.Before{}
 }

@@ -22,7 +22,6 @@ type telling struct {
 	keys  []string            // of the objects that the informer had, in the order in which they are told
 	done  map[string]struct{} // keys of objects that are told, and of those that came since
 	isNow bool                // the step at hand is of an object that is owed
-	round int64               // of events about what a rule had inside before
 }
 
 // newcomer is a rule that is being told.
@@ -71,7 +70,7 @@ func (t *telling) isOwed(i int) bool {
 
 // tellNewcomers begins to tell rules what the informer has.
 func (in *intake) tellNewcomers(rules []newcomer, known iter.Seq[*object.Object]) {
-	t := &telling{rules: rules, done: make(map[string]struct{}), round: in.clock.Now().Unix()}
+	t := &telling{rules: rules, done: make(map[string]struct{})}
 	for o := range known { // the informer waits for this
 		t.keys = append(t.keys, o.Key())
 	}
@@ -95,7 +94,7 @@ func (in *intake) tellStep(s evaluate.Step, c *evaluate.Change) {
 	for _, n := range t.rules {
 		before := in.knew(n, last)
 		if s.Delta.Type != delta.Deleted {
-			in.differ(n.rule, before, s, t.round, c)
+			in.differ(n.rule, before, s, c)
 			continue
 		}
 		in.evaluator.Unwait(n.rule, s.Delta.Object, c)
@@ -140,7 +139,7 @@ func (in *intake) tellSome(began time.Time, get func(key string) *object.Object)
 		t.done[key] = struct{}{}
 		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
 			for _, n := range t.rules {
-				in.differ(n.rule, in.knew(n, o), s, t.round, c)
+				in.differ(n.rule, in.knew(n, o), s, c)
 			}
 			if in.isSecret() { // who has it inside stands beside its record
 				in.note(s.Delta, c)

@@ -112,8 +112,16 @@ func appendObjectRecord(
 	return appendObject(appendStrings(append(b, recordVersion), inside), o, secret, refer)
 }
 
+// hasOccasion is set in the byte of a delta's type if the delta has an occasion. An earlier informd
+// wrote none.
+const hasOccasion = 0x80
+
 func (r *reader) delta(get dictionaryOf) (d delta.Delta, err error) {
-	d.Type, d.Round = delta.Type(r.byte()), r.varint()
+	kind := r.byte()
+	d.Type, d.Round = delta.Type(kind&^hasOccasion), r.varint()
+	if kind&hasOccasion != 0 {
+		d.Occasion = uint32(r.uvarint())
+	}
 	if !delta.All.Has(d.Type) || d.Type > delta.Synced {
 		return d, errRecord
 	}
@@ -130,7 +138,14 @@ func (r *reader) delta(get dictionaryOf) (d delta.Delta, err error) {
 }
 
 func appendDelta(b []byte, d delta.Delta, secret bool, refer references) []byte {
-	b = binary.AppendVarint(append(b, byte(d.Type)), d.Round)
+	kind := byte(d.Type)
+	if d.Occasion != 0 {
+		kind |= hasOccasion
+	}
+	b = binary.AppendVarint(append(b, kind), d.Round)
+	if d.Occasion != 0 {
+		b = binary.AppendUvarint(b, uint64(d.Occasion))
+	}
 	return appendObject(appendObject(b, d.Object, secret, refer), d.Old, secret, refer)
 }
 
