@@ -30,7 +30,7 @@ type memory struct {
 	catching int  // informers that have not caught up with the saved state
 	isGone   bool // the rule is gone, and recorded no more
 
-	occasions occasions
+	occasions occasions // see occasions.go
 }
 
 // load pauses the lane if the rule was paused when it was saved. If an operator has paused or
