@@ -112,7 +112,7 @@ func keysOf(l *left) iter.Seq[string] {
 // the object as the informer had it last, or nil.
 func (in *intake) knew(
 	p follow.Pupil, key delta.Key, last *object.Object,
-) (evaluate.Before, int64) {
+) evaluate.Before {
 	l := in.left[p.Rule]
 	if l == nil {
 		return p.Before(key, last, nil)
@@ -140,11 +140,11 @@ func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 		u.isNow = false
 		u.Took(key)
 		for _, p := range u.Pupils {
-			before, round := in.knew(p, s.Delta.Key(), last)
+			before := in.knew(p, s.Delta.Key(), last)
 			if s.Delta.Type == delta.Deleted {
 				in.gone(p.Rule, before, s, c)
 			} else {
-				in.differ(p.Rule, before, s, round, c)
+				in.differ(p.Rule, before, s, c)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 
 // differ adds to c what a rule must learn of an object that it last saw as before.
 func (in *intake) differ(
-	i int, before evaluate.Before, s evaluate.Step, round int64, c *evaluate.Change,
+	i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change,
 ) {
 	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
 		if before.Inside {
@@ -161,7 +161,7 @@ func (in *intake) differ(
 		}
 		before = evaluate.Before{}
 	}
-	in.evaluator.Compare(i, before, s, round, in.isSecret(), c)
+	in.evaluator.Compare(i, before, s, in.isSecret(), c)
 }
 
 // gone adds to c what a rule must learn of an object that it last saw as before, and that is gone. The
@@ -234,8 +234,8 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 	}
 	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
 		for _, p := range u.Pupils {
-			before, round := in.knew(p, s.Delta.Key(), o)
-			in.differ(p.Rule, before, s, round, c)
+			before := in.knew(p, s.Delta.Key(), o)
+			in.differ(p.Rule, before, s, c)
 		}
 		if in.isSecret() { // who has it inside stands beside its record
 			in.note(s.Delta, c)
@@ -246,7 +246,7 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 // turnOfGone gives an object its turn that is gone: the rules that had it inside learn that.
 func (in *intake) turnOfGone(u *catchUp, key string) {
 	for _, p := range u.Pupils {
-		before, _ := in.knew(p, delta.ParseKey(key), nil)
+		before := in.knew(p, delta.ParseKey(key), nil)
 		if !before.Inside {
 			continue
 		}

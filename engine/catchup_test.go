@@ -85,7 +85,7 @@ func TestKnowledge(t *testing.T) {
 		return m
 	}
 	isA := func(o *object.Object) bool { return o == a }
-	left := &follow.Inside{Objects: of(b), Round: 7}
+	left := &follow.Inside{Objects: of(b)}
 	for i, c := range []struct {
 		knew follow.Knowledge
 		left *follow.Inside
@@ -93,19 +93,19 @@ func TestKnowledge(t *testing.T) {
 		key  delta.Key
 		want string
 	}{
-		{nil, nil, a, keyOf(a), "<nil> false 0"},
-		{follow.Cut{Objects: of(a, b), Has: isA, Round: 5}, nil, nil, keyOf(a), "a true 5"},
-		{follow.Cut{Objects: of(a, b), Has: isA, Round: 5}, nil, nil, keyOf(b), "b false 5"},
-		{follow.Cut{Objects: of(a), Has: isA, Round: 5}, left, nil, keyOf(b), "b true 7"},
-		{follow.Now{Has: isA, Round: 3}, left, a, keyOf(a), "a true 3"},
-		{follow.Now{Has: isA, Round: 3}, nil, nil, keyOf(a), "<nil> false 3"},
+		{nil, nil, a, keyOf(a), "<nil> false"},
+		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, keyOf(a), "a true"},
+		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, keyOf(b), "b false"},
+		{follow.Cut{Objects: of(a), Has: isA}, left, nil, keyOf(b), "b true"},
+		{follow.Now{Has: isA}, left, a, keyOf(a), "a true"},
+		{follow.Now{Has: isA}, nil, nil, keyOf(a), "<nil> false"},
 	} {
-		before, round := follow.Pupil{Knew: c.knew}.Before(c.key, c.last, c.left)
+		before := follow.Pupil{Knew: c.knew}.Before(c.key, c.last, c.left)
 		name := "<nil>"
 		if before.Object != nil {
 			name = before.Object.Name()
 		}
-		if got := fmt.Sprint(name, " ", before.Inside, " ", round); got != c.want {
+		if got := fmt.Sprint(name, " ", before.Inside); got != c.want {
 			t.Errorf("%d: %s, want %s", i, got, c.want)
 		}
 	}

@@ -100,6 +100,9 @@ type Engine struct {
 	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker, target
 	tasks     tasks
 	reloading sync.Mutex // held while the work changes
+	// floor is the least occasion of a new rule. Run sets it before it follows anything; then it is
+	// guarded by reloading.
+	floor uint32
 }
 
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.

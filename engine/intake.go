@@ -160,6 +160,9 @@ func (in *intake) Take(s source.Step) {
 	if s.Round != nil {
 		in.catchUpFirst(s.Delta.Object)
 	}
+	if s.Withdrawn {
+		in.comeAnew()
+	}
 	c := &in.change
 	c.Reset()
 	c.Moved, c.Position = s.Moved, s.Position
@@ -223,6 +226,12 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 // takes its records. Within the cut nothing is evaluated, logged or waited for. commit reports the
 // change afterwards. o is nil if only the position moves.
 func (in *intake) commit(c *evaluate.Change, o *object.Object) {
+	for i := range c.Matches {
+		in.rules[c.Matches[i].Rule].stamp(&c.Matches[i].Delta)
+	}
+	for i := range c.Declined {
+		in.rules[c.Declined[i].Rule].stamp(&c.Declined[i].Delta)
+	}
 	if !c.IsEmpty() {
 		in.apply(c)
 	}

@@ -30,6 +30,8 @@ type memory struct {
 	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
 	catching int  // informers that have not caught up with the saved state
 	isGone   bool // the rule is gone, and recorded no more
+
+	occasions occasions // see occasions.go
 }
 
 // load pauses the lane if the rule was paused when it was saved. If an operator has paused or

@@ -51,10 +51,8 @@ type left struct {
 }
 
 // newLeft returns a left without objects.
-func newLeft(round int64) *left {
-	return &left{Inside: follow.Inside{
-		Objects: make(map[delta.Key]*object.Object), Round: round,
-	}}
+func newLeft() *left {
+	return &left{Inside: follow.Inside{Objects: make(map[delta.Key]*object.Object)}}
 }
 
 // part makes the partings of all rules. It returns the informers that rules have left and that stay
@@ -96,7 +94,7 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 		in, i := e.intakeFor(p.rule, key)
 		l := in.left[i]
 		if l == nil {
-			l = newLeft(resume.Round(snapshot.ResourceVersion))
+			l = newLeft()
 			in.left[i] = l
 		}
 		l.Objects[key] = o
@@ -152,7 +150,7 @@ func (in *intake) departedEarly(i int, u *catchUp, now map[delta.Key]*object.Obj
 		delete(l.Objects, key)
 		if is := now[key]; is != nil {
 			in.tell(is, func(s evaluate.Step, c *evaluate.Change) {
-				in.differ(i, evaluate.Before{Object: last, Inside: true}, s, l.Round, c)
+				in.differ(i, evaluate.Before{Object: last, Inside: true}, s, c)
 			})
 			continue
 		}

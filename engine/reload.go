@@ -209,6 +209,7 @@ func (in *intake) awaitCaughtUp(ctx context.Context) error {
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
 func (r *reload) carryOut() {
+	r.takeOccasions()
 	r.coming.Store(r.next)
 	defer r.coming.Store(nil)
 	for _, rule := range r.gone {
@@ -347,6 +348,7 @@ func (r *reload) introduce(rule *runningRule) {
 		}
 	}
 	rule.memory.loaded()
+	rule.memory.takeUp(rule.memory.occasions)
 	r.note(rule)
 }
 
@@ -363,7 +365,6 @@ func (r *reload) succeed(rule *runningRule) {
 	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
 	rule.memory.follow(rule.lane)
 	rule.matches.Store(old.matches.Load())
-	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
@@ -463,7 +464,7 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 			}
 			l := byIntake[in][i]
 			if l == nil {
-				l = newLeft(r.clock.Now().Unix())
+				l = newLeft()
 				byIntake[in][i] = l
 			}
 			l.Objects[keyOf(o)] = o
@@ -578,7 +579,6 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	in.caughtUp = old.caughtUp
 	from := make(map[int]int) // rules that go on, by their indexes: from which in old
 	var pupils []follow.Pupil
-	round := in.clock.Now().Unix()
 	for i, r := range in.rules {
 		j := slices.IndexFunc(old.rules, func(was *runningRule) bool {
 			return was == r || was == r.before
@@ -598,7 +598,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 				var reported evaluate.Change // its failures were reported when it came
 				return old.evaluator.IsInside(j, o, &reported)
 			}
-			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has, Round: round}})
+			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
 		case in.unseen[i]: // it is told when what it looks into has settled
 		case in.caughtUp:
 			pupils = append(pupils, follow.Pupil{Rule: i})

@@ -32,8 +32,6 @@ type resuming struct {
 	late     map[int]bool
 	isSecret bool
 	isNew    bool // the cut has nothing of the informer
-	// round distinguishes a repeated Synced event from earlier ones about the same state.
-	round int64
 
 	// parts are the objects in the cut, if the cut holds only parts of them. For Secrets, inside
 	// names the rules that had them inside.
@@ -68,7 +66,6 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		verdicts: make([]resume.Verdict, len(in.rules)),
 		changed:  make(map[int]bool), late: make(map[int]bool),
 		isSecret: in.record.isSecret, isNew: isNew,
-		round:  resume.Round(snapshot.ResourceVersion),
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
@@ -225,7 +222,7 @@ func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Cha
 // the object was not in the cut.
 func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
 	p := in.resuming
-	in.evaluator.Compare(i, p.before(i, before), s, p.round, p.isSecret, c)
+	in.evaluator.Compare(i, p.before(i, before), s, p.isSecret, c)
 }
 
 // tellChanged shows changed rules the difference that their new where makes to the objects in the
@@ -307,7 +304,7 @@ func (in *intake) pupils(p *resuming) (pupils []follow.Pupil) {
 		if p.late[i] {
 			has := func(o *object.Object) bool { return p.before(i, o).Inside }
 			pupils = append(pupils, follow.Pupil{
-				Rule: i, Knew: follow.Cut{Objects: p.parts, Has: has, Round: p.round},
+				Rule: i, Knew: follow.Cut{Objects: p.parts, Has: has},
 			})
 		}
 	}

@@ -44,12 +44,12 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	if waits, reason := r.reason(); waits {
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
-	number := r.nextResync(e.clock.Now())
+	of := round{e.nextResync(r), e.clock.Now().Unix()}
 	for _, in := range w.intakes {
 		if !slices.Contains(in.rules, r) {
 			continue
 		}
-		n, err := e.resync(ctx, in, r, number)
+		n, err := e.resync(ctx, in, r, of)
 		if selected += n; err != nil {
 			return selected, err
 		}
@@ -57,21 +57,16 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	return selected, nil
 }
 
-// nextResync returns the number of a round that begins now. No other round of the rule has it, unless
-// one of its timetable begins in the same second: then they are one round.
-func (r *runningRule) nextResync(now time.Time) int64 {
-	for {
-		last := r.resynced.Load()
-		if next := max(now.Unix(), last+1); r.resynced.CompareAndSwap(last, next) {
-			return next
-		}
-	}
+// nextResync returns the occasion of a resync that begins now.
+func (e *Engine) nextResync(r *runningRule) uint32 {
+	defer e.begin()()
+	return r.memory.draw(0)
 }
 
 // resync shows a rule the objects of one informer, in turns that keep changes of the informer waiting
 // no longer than those of a round do.
 func (e *Engine) resync(
-	ctx context.Context, in *intake, r *runningRule, number int64,
+	ctx context.Context, in *intake, r *runningRule, of round,
 ) (selected int, err error) {
 	var keys []string
 	in.informer.Visit(func(known iter.Seq[*object.Object]) {
@@ -94,7 +89,7 @@ func (e *Engine) resync(
 				o := get(keys[0])
 				keys = keys[1:]
 				if o != nil {
-					selected += in.again(rule, o, number)
+					selected += in.again(rule, o, of)
 				}
 			}
 		})
@@ -111,6 +106,12 @@ func (e *Engine) resync(
 		}
 	}
 	return selected, nil
+}
+
+// round is what the events of a resync have in common. No other events of the rule have its occasion.
+type round struct {
+	occasion uint32
+	number   int64 // Unix time in seconds
 }
 
 // settled returns the plan at work while no Reload is being carried out.
@@ -139,9 +140,9 @@ func rested(ctx context.Context, d time.Duration) bool {
 }
 
 // again shows a rule an object that it follows, and returns how often the rule selects it.
-func (in *intake) again(rule int, o *object.Object, number int64) (selected int) {
+func (in *intake) again(rule int, o *object.Object, of round) (selected int) {
 	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-		s.Delta.Round = number
+		s.Delta.Occasion, s.Delta.Round = of.occasion, of.number
 		in.evaluator.Again(rule, s, c)
 		selected = len(c.Matches)
 	})

@@ -36,54 +36,50 @@ import (
 type Knowledge interface {
 	// Before returns the object of a key as the rule saw it last; the zero Before if the rule did not
 	// know it. last is the object as the informer had it last, or nil if the informer does not know it.
-	// round distinguishes events about that state: see [delta.Delta].Round.
-	Before(key delta.Key, last *object.Object) (before evaluate.Before, round int64)
+	Before(key delta.Key, last *object.Object) evaluate.Before
 }
 
 // Cut is what a rule knew of the objects in a cut.
 type Cut struct {
 	Objects map[delta.Key]*object.Object
 	Has     func(*object.Object) bool // whether the rule had an object of the cut inside
-	Round   int64
 }
 
 // Before implements Knowledge.
-func (c Cut) Before(key delta.Key, _ *object.Object) (evaluate.Before, int64) {
+func (c Cut) Before(key delta.Key, _ *object.Object) evaluate.Before {
 	o := c.Objects[key]
 	if o == nil {
-		return evaluate.Before{}, c.Round
+		return evaluate.Before{}
 	}
-	return evaluate.Before{Object: o, Inside: c.Has(o)}, c.Round
+	return evaluate.Before{Object: o, Inside: c.Has(o)}
 }
 
 // Inside is what a rule had inside elsewhere, in informers that it has left, as it saw that last. A nil
 // Inside is empty.
 type Inside struct {
 	Objects map[delta.Key]*object.Object
-	Round   int64
 }
 
 // Before implements Knowledge.
-func (i *Inside) Before(key delta.Key, _ *object.Object) (evaluate.Before, int64) {
+func (i *Inside) Before(key delta.Key, _ *object.Object) evaluate.Before {
 	if i == nil {
-		return evaluate.Before{}, 0
+		return evaluate.Before{}
 	}
 	o := i.Objects[key]
-	return evaluate.Before{Object: o, Inside: o != nil}, i.Round
+	return evaluate.Before{Object: o, Inside: o != nil}
 }
 
 // Now is what a rule knew that has followed the informer until now.
 type Now struct {
-	Has   func(*object.Object) bool // whether the rule had an object inside, as it is now
-	Round int64
+	Has func(*object.Object) bool // whether the rule had an object inside, as it is now
 }
 
 // Before implements Knowledge.
-func (n Now) Before(_ delta.Key, last *object.Object) (evaluate.Before, int64) {
+func (n Now) Before(_ delta.Key, last *object.Object) evaluate.Before {
 	if last == nil {
-		return evaluate.Before{}, n.Round
+		return evaluate.Before{}
 	}
-	return evaluate.Before{Object: last, Inside: n.Has(last)}, n.Round
+	return evaluate.Before{Object: last, Inside: n.Has(last)}
 }
 
 // Pupil is a rule that catches up.
@@ -97,12 +93,12 @@ type Pupil struct {
 // Knowledge.
 func (p Pupil) Before(
 	key delta.Key, last *object.Object, left *Inside,
-) (evaluate.Before, int64) {
-	if before, round := left.Before(key, last); before.Object != nil {
-		return before, round
+) evaluate.Before {
+	if before := left.Before(key, last); before.Object != nil {
+		return before
 	}
 	if p.Knew == nil {
-		return evaluate.Before{}, 0
+		return evaluate.Before{}
 	}
 	return p.Knew.Before(key, last)
 }

@@ -264,13 +264,3 @@ func (m Membership) waits(names []string) bool {
 		return ok && mark.Rule == m.rule
 	})
 }
-
-// Round returns a number that distinguishes events about objects of a cut from earlier events about
-// the same state of an object. It derives from the cut's resourceVersion, so another run that
-// resumes from the same cut produces the same event ids.
-func Round(resourceVersion string) int64 {
-	if n, err := strconv.ParseInt(resourceVersion, 10, 64); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}

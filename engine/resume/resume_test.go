@@ -95,14 +95,6 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-func TestRound(t *testing.T) {
-	for version, want := range map[string]int64{"4711": 4711, "": 1, "0": 1, "-3": 1, "x": 1} {
-		if got := Round(version); got != want {
-			t.Errorf("Round(%q) = %d, want %d", version, got, want)
-		}
-	}
-}
-
 // A rule that was catching up may have had inside what satisfies the where before, or the one that it
 // was to see.
 func TestCatchingUp(t *testing.T) {

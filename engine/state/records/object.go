@@ -139,13 +139,28 @@ func readVersion(r *fields.Reader) {
 	}
 }
 
+// hasOccasion is set in the byte of a delta's type if the delta has an occasion. An earlier informd
+// wrote none.
+const hasOccasion = 0x80
+
 func appendDelta(b []byte, d delta.Delta, secret bool, refer References) []byte {
-	b = binary.AppendVarint(append(b, byte(d.Type)), d.Round)
+	kind := byte(d.Type)
+	if d.Occasion != 0 {
+		kind |= hasOccasion
+	}
+	b = binary.AppendVarint(append(b, kind), d.Round)
+	if d.Occasion != 0 {
+		b = binary.AppendUvarint(b, uint64(d.Occasion))
+	}
 	return appendForm(appendForm(b, d.Object, secret, refer), d.Old, secret, refer)
 }
 
 func readDelta(r *fields.Reader, get DictionaryOf) (d delta.Delta, err error) {
-	d.Type, d.Round = delta.Type(r.Byte()), r.Varint()
+	kind := r.Byte()
+	d.Type, d.Round = delta.Type(kind&^hasOccasion), r.Varint()
+	if kind&hasOccasion != 0 {
+		d.Occasion = uint32(r.Uvarint())
+	}
 	if !delta.All.Has(d.Type) || d.Type > delta.Synced {
 		return d, fields.ErrMalformed
 	}

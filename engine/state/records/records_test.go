@@ -43,6 +43,7 @@ func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
 	if written := hex.EncodeToString(AppendDelivery(nil, &want, false, none)); written != oldDelivery {
 		t.Errorf("the delivery is written as %s", written)
 	}
+	want.Value.Delta.Occasion = 300
 	want.Value.Answer = delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))
 	got, err = ReadDelivery(AppendDelivery(nil, &want, false, none), nil)
 	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
