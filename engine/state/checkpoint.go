@@ -200,8 +200,8 @@ func (d *database) recover(files vfs.FS) error {
 		}
 	}
 	left, err := log.Recover(logFiles{files}, d.dir, at.Next)
-	defer left.Close()
 	d.reportLost(left)
+	defer left.Close()
 	if err != nil {
 		return logError(err)
 	}
