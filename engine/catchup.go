@@ -199,7 +199,7 @@ func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Obje
 				return now.Add(lull * now.Sub(began))
 			}
 		}
-		in.catchUps = in.catchUps[1:]
+		in.catchUps = slices.Delete(in.catchUps, 0, 1) // which keeps nothing of it
 		in.caughtUpWith(u)
 	}
 	return time.Time{}
