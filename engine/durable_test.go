@@ -186,7 +186,10 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 			since = time.Now()
 		}
 		// some tests leave deliveries that wait for ever
-		return isQuiet(status) || time.Since(since) > 200*time.Millisecond
+		if slices.ContainsFunc(e.work().intakes, (*intake).catchesUp) {
+			return false
+		}
+		return isQuiet(e.Status()) || time.Since(since) > 200*time.Millisecond
 	})
 	if !held {
 		l.t.Errorf("the condition never held; told %q", told)
