@@ -95,7 +95,7 @@ func (in *intake) beginCatchUp(
 	in.informer.Wake()
 }
 
-// keysOf yields the keys of what a rule has left, in order.
+// keysOf yields the keys of the objects that a rule had inside in informers that it has left, sorted.
 func keysOf(l *left) iter.Seq[string] {
 	if l == nil {
 		return slices.Values([]string(nil))

@@ -1,9 +1,10 @@
 // Package follow holds what rules still have to learn of an informer's objects before they follow
 // them: as values, without the rules, the informer and the state.
 //
-// A rule's [Knowledge] is what it knew before: which objects it had inside, and as of which state. A [CatchUp] is rules with their knowledge, and the keys that are left. Each object gets its
-// turn once. Then its rules learn the difference between what they knew and what is so now. A step
-// that comes before the turn is the turn. After its turn, an object's steps are steps like any other.
+// A rule's [Knowledge] is what it knew before: which objects it had inside, and as of which state. A
+// [CatchUp] is rules with their knowledge, and the keys of the objects that are left. Each object has
+// one turn, in which the rules learn the difference between what they knew and what is so now. A step
+// that comes before an object's turn is its turn. Later steps are like those of any other rule.
 //
 // Everything that makes a rule miss steps is a row of this table:
 //

@@ -154,10 +154,45 @@ func TestUpgradeIsLogged(t *testing.T) {
 		if want == 0 {
 			break
 		}
-		for _, text := range []string{"from=1", "to=2", "writtenBy=v0.1.0", "move " + filepath.Join(dir, storeName) + " away"} {
+		for _, text := range []string{"from=1", "to=4", "writtenBy=v0.1.0", "move " + filepath.Join(dir, storeName) + " away"} {
 			if log.count(text) != 1 {
 				t.Errorf("the log does not say %q: %s", text, log.text())
 			}
 		}
+	}
+}
+
+// Deltas have occasions since version 4. A store from before keeps what it has, and an informd from
+// before then refuses it.
+func TestStoreFromBeforeOccasions(t *testing.T) {
+	for _, was := range []uint64{2, 3} {
+		dir := t.TempDir()
+		s := open(t, dir, Options{})
+		s.recorded(func() { s.PutRule(RuleMemory{Name: "r", Resource: "v1/pods", Paused: true}) })
+		closed(t, s)
+		meddle(t, dir, func(db *pebble.DB) error {
+			return db.Set(records.FormatKey, records.FormatOf(was), pebble.Sync)
+		})
+		var log journal
+		s = open(t, dir, Options{Logger: log.logger()})
+		rules, err := s.Rules()
+		if err != nil || len(rules) != 1 || !rules[0].Paused {
+			t.Errorf("version %d: %+v, %v", was, rules, err)
+		}
+		closed(t, s)
+		if log.count("the format of the state was upgraded") != 1 {
+			t.Errorf("version %d: logged %s", was, log.text())
+		}
+		meddle(t, dir, func(db *pebble.DB) error {
+			text, closer, err := db.Get(records.FormatKey)
+			if err != nil {
+				return err
+			}
+			defer closer.Close()
+			if version, err := records.ReadFormat(text); version != records.FormatVersion || err != nil {
+				t.Errorf("version %d became %d, %v", was, version, err)
+			}
+			return nil
+		})
 	}
 }

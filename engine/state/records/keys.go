@@ -47,15 +47,16 @@ const (
 // The record of the format is a mark and the version of the format.
 const (
 	FormatMark    = "informd state "
-	FormatVersion = 2 // the version of a new store
+	FormatVersion = 4 // the version of a new store
 	// Logless is the version of stores without logs. They can be read.
 	Logless = 1
 	// NewestFormat is the newest version that can be read. Every new meaning of a store's bytes
 	// needs a new version: an earlier informd then refuses the store, and takes it for no damage.
 	NewestFormat = PartedFormat
 	// PartedFormat is the version of a store whose logs may have cuts of several frames. A start
-	// reads the logs, and makes the store one of FormatVersion again.
-	PartedFormat = 3
+	// reads the logs, and makes the store one of FormatVersion again. Versions 2 and 3 were these two
+	// before deltas had occasions.
+	PartedFormat = 5
 )
 
 type (
