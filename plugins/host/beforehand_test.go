@@ -14,7 +14,7 @@ import (
 func TestLaunchBeforeRun(t *testing.T) {
 	t.Parallel()
 	s, _ := journalSpec(t, "1")
-	h := host.New(s, host.Options{RunDir: shortDir(t)})
+	h := host.New(s, patient(host.Options{RunDir: shortDir(t)}))
 	if err := h.Launch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestLaunchThatFails(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			dir := shortDir(t)
-			h := host.New(spec(mode), host.Options{RunDir: dir})
+			h := host.New(spec(mode), patient(host.Options{RunDir: dir}))
 			err := h.Launch(t.Context())
 			if err == nil || !strings.Contains(err.Error(), want.says) || host.Refuses(err) != want.refuses {
 				t.Errorf("got %v, refuses: %v", err, host.Refuses(err))
@@ -82,7 +82,7 @@ func TestLaunchThatIsNotRun(t *testing.T) {
 			t.Parallel()
 			dir := shortDir(t)
 			s, _ := journalSpec(t, "1")
-			h := host.New(s, host.Options{RunDir: dir})
+			h := host.New(s, patient(host.Options{RunDir: dir}))
 			if err := h.Launch(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -154,7 +154,7 @@ func TestChatter(t *testing.T) {
 func TestAnswersAtTheEnd(t *testing.T) {
 	t.Parallel()
 	log := &recorder{}
-	h := host.New(spec("echo"), host.Options{RunDir: shortDir(t), Logger: log.logger()})
+	h := host.New(spec("echo"), patient(host.Options{RunDir: shortDir(t), Logger: log.logger()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = h.Run(ctx) }()
@@ -366,7 +366,7 @@ func TestEndOfRun(t *testing.T) {
 	t.Parallel()
 	s := spec("echo")
 	s.Concurrency = 1
-	h := host.New(s, host.Options{RunDir: shortDir(t)})
+	h := host.New(s, patient(host.Options{RunDir: shortDir(t)}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = h.Run(ctx) }()

@@ -183,7 +183,7 @@ func TestNoHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "nobody"}}
-	if _, err := host.Try(t.Context(), s, host.Options{RunDir: dir, TempDir: temp}); err == nil || !strings.Contains(err.Error(), "status 42") {
+	if _, err := host.Try(t.Context(), s, patient(host.Options{RunDir: dir, TempDir: temp})); err == nil || !strings.Contains(err.Error(), "status 42") {
 		t.Errorf("nobody: %v", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestProgramOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "65534:65534", Limits: confine.Limits{Files: 100}}}
-	_, err := host.Try(t.Context(), s, host.Options{RunDir: dir, TempDir: temp})
+	_, err := host.Try(t.Context(), s, patient(host.Options{RunDir: dir, TempDir: temp}))
 	want := "script cannot be executed: permission denied; its confinement may keep it from starting: user"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want …%s", err, want)
@@ -273,7 +273,7 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 	if err := os.Mkdir(run, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	_, err := host.Try(t.Context(), s, host.Options{RunDir: run, TempDir: temp})
+	_, err := host.Try(t.Context(), s, patient(host.Options{RunDir: run, TempDir: temp}))
 	if want := `"65533 65533:65532:700 65533:65532:700 wrote home"`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
@@ -285,7 +285,7 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 	if err := os.Chmod(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err = host.Try(t.Context(), s, host.Options{RunDir: run, TempDir: temp})
+	_, err = host.Try(t.Context(), s, patient(host.Options{RunDir: run, TempDir: temp}))
 	if want := "65533:65532, cannot enter " + run; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
@@ -318,7 +318,7 @@ func init() {
 		}
 		s := spec("echo")
 		s.SHA256 = os.Getenv("SHA256")
-		_, err := host.Try(context.Background(), s, host.Options{})
+		_, err := host.Try(context.Background(), s, patient(host.Options{}))
 		fmt.Println(err)
 	}
 }

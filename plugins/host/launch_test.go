@@ -142,7 +142,7 @@ func TestTry(t *testing.T) {
 	t.Parallel()
 	s := spec("echo")
 	s.Config = []byte(`{"greeting":"hi"}`)
-	d, err := host.Try(t.Context(), s, host.Options{RunDir: shortDir(t)})
+	d, err := host.Try(t.Context(), s, patient(host.Options{RunDir: shortDir(t)}))
 	want := host.Description{Name: "echo", Version: "1.2.3", ConfigSchema: []byte(`{"type":"object"}`)}
 	if diff := cmp.Diff(want, d); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -151,11 +151,11 @@ func TestTry(t *testing.T) {
 	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "cannot unmarshal number") {
 		t.Errorf("got %v", err)
 	}
-	d, err = host.Try(t.Context(), spec("boasts"), host.Options{RunDir: shortDir(t)})
+	d, err = host.Try(t.Context(), spec("boasts"), patient(host.Options{RunDir: shortDir(t)}))
 	if err != nil || d.WindowBytes != 64<<20 || len(d.Name) > 140 {
 		t.Errorf("got %+v, %v", d, err)
 	}
-	d, err = host.Try(t.Context(), spec("verbose"), host.Options{RunDir: shortDir(t)})
+	d, err = host.Try(t.Context(), spec("verbose"), patient(host.Options{RunDir: shortDir(t)}))
 	if err != nil || len(d.ConfigSchema) > 1<<20 || len(d.Capabilities) > 64 {
 		t.Errorf("kept a schema of %d bytes and %d capabilities, %v", len(d.ConfigSchema), len(d.Capabilities), err)
 	}
@@ -224,7 +224,7 @@ func TestWithoutTLS(t *testing.T) {
 
 func TestRunDir(t *testing.T) {
 	t.Parallel()
-	_, err := host.Try(t.Context(), spec("echo"), host.Options{RunDir: "/tmp/" + strings.Repeat("x", 90)})
+	_, err := host.Try(t.Context(), spec("echo"), patient(host.Options{RunDir: "/tmp/" + strings.Repeat("x", 90)}))
 	if err == nil || !strings.Contains(err.Error(), "is too long") {
 		t.Errorf("got %v", err)
 	}

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -91,7 +92,7 @@ func start(t *testing.T, s host.Spec, o host.Options) *host.Host {
 	if o.RunDir == "" {
 		o.RunDir = shortDir(t)
 	}
-	h := host.New(s, o)
+	h := host.New(s, patient(o))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -110,6 +111,15 @@ func start(t *testing.T, s host.Spec, o host.Options) *host.Host {
 	return h
 }
 
+// patient sets limits that a handler keeps on a machine that is busy with other tests, where o sets
+// none.
+func patient(o host.Options) host.Options {
+	o.StartTimeout = cmp.Or(o.StartTimeout, time.Minute)
+	o.DescribeTimeout = cmp.Or(o.DescribeTimeout, time.Minute)
+	o.ConfigureTimeout = cmp.Or(o.ConfigureTimeout, time.Minute)
+	return o
+}
+
 // shortDir is a temporary directory whose path leaves room for a socket's.
 func shortDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/tmp", "ih")
@@ -122,7 +132,7 @@ func shortDir(t *testing.T) string {
 
 func ready(t *testing.T, h *host.Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := h.Ready(ctx); err != nil {
 		t.Fatalf("not ready: %v; %+v", err, h.Status())
@@ -133,7 +143,7 @@ func ready(t *testing.T, h *host.Host) {
 func try(t *testing.T, s host.Spec, o host.Options) error {
 	t.Helper()
 	o.RunDir = shortDir(t)
-	_, err := host.Try(t.Context(), s, o)
+	_, err := host.Try(t.Context(), s, patient(o))
 	if left, _ := os.ReadDir(o.RunDir); len(left) > 0 {
 		t.Errorf("left in the run directory: %v", left)
 	}

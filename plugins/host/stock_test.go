@@ -41,7 +41,7 @@ func TestStockServer(t *testing.T) {
 	s := spec("stock")
 	ended := filepath.Join(t.TempDir(), "ended")
 	s.Env = append(s.Env, "ENDED="+ended)
-	h := host.New(s, host.Options{RunDir: shortDir(t), Logger: log.logger(), StopTimeout: time.Minute})
+	h := host.New(s, patient(host.Options{RunDir: shortDir(t), Logger: log.logger(), StopTimeout: time.Minute}))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stopped := make(chan struct{})
