@@ -13,6 +13,8 @@ var (
 	// quotedStart matches a line whose value begins with a quoted string and goes on after it.
 	quotedStart = regexp.MustCompile(
 		`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
+	// templateStart matches a line up to a value that begins as a template of Go.
+	templateStart = regexp.MustCompile(`^[ -]*[A-Za-z0-9_-]+:[ \t]+\{\{`)
 )
 
 // lookAhead is how many characters the parser reads ahead before it decides on a token.
@@ -51,6 +53,10 @@ func (d part) syntaxError() Mistake {
 	case strings.Contains(message, "did not find expected key"):
 		hint = " (check the indentation)"
 		start, end := d.file.bounds(d.file.line(at))
+		if at := templateStart.FindStringIndex(d.file.text[start:end]); at != nil {
+			begins := start + at[1] - len("{{")
+			return d.file.mistake(begins, "not YAML: "+hintForTemplate(d.file.text[begins:]))
+		}
 		if quoted := quotedStart.FindString(d.file.text[start:end]); quoted != "" {
 			at, message = start+len(cutRunes(quoted, 1)), "the value ended with its closing quote"
 			hint = "; put the whole of an expression in quotes of the other kind, " +

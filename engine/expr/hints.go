@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // What authors write who know kubectl, CEL, jq, JavaScript or Go templates, with what they need to
@@ -143,8 +145,6 @@ var slips = []struct {
 const elementNamed = "a condition calls the element #: filter(x, #.y == 1), or filter(x, .y == 1)"
 
 var (
-	// goTemplate matches what follows the first { of a template of Go that gives a field.
-	goTemplate = regexp.MustCompile(`^\{-?\s*((?:\.[A-Za-z_]\w*)+)`)
 	fieldAlone = regexp.MustCompile(`^(\.[A-Za-z_]\w*)+`)
 	endsInside = regexp.MustCompile(`[\w)\]}.?"'` + "`" + `]$`) // what a field may follow
 	measure    = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
@@ -179,9 +179,6 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		return offset, message
 	}
 	before, after := text[:offset], text[offset:]
-	if m := goTemplate.FindStringSubmatch(after); m != nil && strings.HasSuffix(before, "{") {
-		return offset, fmt.Sprintf("templates of Go are not used here: write object%s", m[1])
-	}
 	if m := fieldAlone.FindString(after); m != "" && !endsInside.MatchString(before) {
 		return offset, fmt.Sprintf("%s; a field begins with its object: object%s", message, m)
 	}
@@ -191,6 +188,32 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		}
 	}
 	return offset, message
+}
+
+// ofOtherSyntax returns the mistake of a text that does not compile because an expression in it is
+// written as in the templates of another tool, or nil.
+func ofOtherSyntax(text string) error {
+	found, ok := othersyntax.Find(withoutStrings(text))
+	if !ok {
+		return nil
+	}
+	return &Error{found.Offset, found.Advice}
+}
+
+// withoutStrings returns the text with _ in place of its strings. A quote that nothing closes
+// begins none.
+func withoutStrings(text string) string {
+	out := []byte(text)
+	for i := 0; i < len(text); i++ {
+		if !strings.ContainsRune("\"'`", rune(text[i])) {
+			continue
+		}
+		if length := stringLength(text[i:]); length > 0 {
+			copy(out[i:], strings.Repeat("_", length))
+			i += length - 1
+		}
+	}
+	return string(out)
 }
 
 // inQuotes matches an expression within a string, as templates have it.

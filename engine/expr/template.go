@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/informd/informd/engine/expr/value"
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // maxParts bounds the expressions in one template.
@@ -45,6 +46,12 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 			continue
 		}
 		root, err := c.root(part.text)
+		if err != nil && strings.HasPrefix(part.text, "{") { // perhaps ${{ … }}
+			begins := part.offset - len("${")
+			if found, ok := othersyntax.Find(text[begins:]); ok && found.Offset == 0 {
+				err = &Error{-len("${"), found.Advice}
+			}
+		}
 		if err != nil {
 			mistakes = append(mistakes, moved(err, part.offset)...)
 			c.unknown = nil

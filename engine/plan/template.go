@@ -9,6 +9,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // payload compiles a payload. It returns nil if there is none.
@@ -70,11 +71,9 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 	switch {
 	case err != nil:
 		b.mistaken(v.Text, err)
+	case b.hasOtherSyntax(v.Text):
 	case keepNil:
 		b.checkNotExpression(v.Text, o)
-	case foreign.MatchString(v.Text.String()):
-		b.mistake(v.Text, "%s is the syntax of another tool: write ${…}, "+
-			"such as ${object.metadata.name}", foreign.FindString(v.Text.String()))
 	case program == nil && forgotten.MatchString(literal):
 		if _, err := expr.Compile(literal, o); err == nil {
 			b.mistake(v.Text, "this is the text itself; "+
@@ -99,9 +98,17 @@ func hintForText(message, payload string) string {
 // prose matches words, one or several.
 var prose = regexp.MustCompile(`^[A-Za-z][\w'-]*([,.:;!?]? [\w'-]+)*[.!?]?$`)
 
-// foreign matches the beginning of an expression as other tools write it. It leaves alone what an
-// object may well hold, such as a template of Argo or Tekton.
-var foreign = regexp.MustCompile(`\{\{-?\s*\.?(object|old)\.|\$\((object|old|item)\.`)
+// hasOtherSyntax reports an expression that is written as other tools do, and is certainly meant for
+// informd. It leaves alone what an object may well hold, such as a template of Argo or Tekton.
+func (b *builder) hasOtherSyntax(text config.Text) bool {
+	for other := range othersyntax.All(text.String()) {
+		if other.IsOurs {
+			b.mistakes = append(b.mistakes, text.Mistake(other.Offset, other.Advice))
+			return true
+		}
+	}
+	return false
+}
 
 // forgotten matches texts that look like an expression whose ${ and } the author forgot.
 var forgotten = regexp.MustCompile(

@@ -78,7 +78,7 @@ func describeCut(cfg *config.Config) string {
 			} {
 				look(v)
 			}
-			if is, found := plan.GoTemplate(a.Message); found {
+			if is, found := plan.OtherSyntax(a.Message, false); found {
 				fmt.Fprintf(&b, "%s: %s\n", is.Position, is.Message)
 			}
 		}
