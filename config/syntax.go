@@ -62,10 +62,26 @@ func (d part) syntaxError() Mistake {
 			hint = "; put the whole of an expression in quotes of the other kind, " +
 				"or in a block below |"
 		}
+	case strings.Contains(message, "expected ',' or") && d.commentBefore(at) >= 0:
+		at, message = d.commentBefore(at), "# begins a comment, and the value ends before it"
+		hint = "; put the whole value in quotes"
 	case strings.Contains(message, "expected ',' or"):
 		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes: '…')"
 	}
 	return d.file.mistake(at, "not YAML: "+message+hint)
+}
+
+// cutting matches a comment without a space behind its #, which its author may have meant as text.
+var cutting = regexp.MustCompile(`[{\[,].*[ \t](#[^\s#])`)
+
+// commentBefore returns the offset of such a comment on the line of another offset, or -1.
+func (d part) commentBefore(at int) int {
+	start, end := d.file.bounds(d.file.line(at))
+	m := cutting.FindStringSubmatchIndex(d.file.text[start:end])
+	if m == nil {
+		return -1
+	}
+	return start + m[2]
 }
 
 // lastQuote returns the offset of the last quote on the line that err names.

@@ -131,6 +131,10 @@ var slips = []struct {
 	{regexp.MustCompile(``), regexp.MustCompile(`^NOT\b`), "write not"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(changed|changes)\b`),
 		"compare with the state before: object.data != old.data"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+(nil|null|None)\b`), "compare with nil: x == nil"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+not\s+(nil|null|None)\b`), "compare with nil: x != nil"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+not\s+["'\w(]`), "write x != y"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+["'\w(]`), "write x == y"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(is|exists)\b`), "compare with nil: x != nil"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(?i:like)\b`),
 		"write matches, contains, startsWith or endsWith"},
@@ -153,6 +157,9 @@ var (
 
 // hintForSyntax returns the offset and the message of a syntax error with what helps.
 func hintForSyntax(text string, offset int, message string) (int, string) {
+	if at, hint := hintForElement(text, offset); hint != "" {
+		return at, hint
+	}
 	if strings.HasPrefix(message, "bad number syntax: ") {
 		for offset > 0 && strings.ContainsRune("0123456789.", rune(text[offset-1])) {
 			offset--
@@ -188,6 +195,29 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		}
 	}
 	return offset, message
+}
+
+var (
+	// numberedField matches a number behind a dot, as other languages name an element of a list.
+	numberedField = regexp.MustCompile(`(?:[A-Za-z_]\w*|[)\]#])(\.(\d+)(?:\.\w+)*)`)
+	pathBefore    = regexp.MustCompile(`[A-Za-z_][\w.]*$`)
+)
+
+// hintForElement returns the offset and the message of a syntax error at an element of a list that is
+// written as a field, x.0, or "".
+func hintForElement(text string, offset int) (int, string) {
+	for _, at := range numberedField.FindAllStringSubmatchIndex(text, -1) {
+		if offset < at[2] || offset > at[3] {
+			continue
+		}
+		list := pathBefore.FindString(text[:at[2]])
+		if list == "" {
+			list = "x"
+		}
+		return at[2], fmt.Sprintf("an element of a list is written in brackets: %s[%s]",
+			list, text[at[4]:at[5]])
+	}
+	return offset, ""
 }
 
 // ofOtherSyntax returns the mistake of a text that does not compile because an expression in it is

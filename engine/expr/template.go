@@ -185,6 +185,15 @@ func splitTemplate(text string) (parts []part, err error) {
 	return parts, nil
 }
 
+// Alone returns the expression of a text that is one expression as a whole, as ${…}.
+func Alone(text string) (expression string, ok bool) {
+	parts, err := splitTemplate(text)
+	if err != nil || len(parts) != 1 || !parts[0].isExpr {
+		return "", false
+	}
+	return strings.TrimSpace(parts[0].text), true
+}
+
 // expressionLength returns the length of the expression at the start of text, which ends before the
 // } that closes nothing in it. It returns -1 if there is none. It knows brackets, strings and
 // comments as expr-lang's lexer does.

@@ -239,7 +239,9 @@ func (c *checker) union(a, b ast.Node) Typed {
 	case isNilNode(b):
 		return x
 	}
-	return oneOfTwo(x, y)
+	out := oneOfTwo(x, y)
+	out.branches = []Typed{x, y}
+	return out
 }
 
 func isNilNode(n ast.Node) bool {

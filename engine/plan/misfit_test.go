@@ -130,6 +130,13 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x, namespace: y}, status: {}, spec: {}}}}]}`, `spec|`},
 		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
+		// what can be converted
+		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {Running: "${len(object.spec.containers)}"}}}}]}`, `${len|data.Running of v1/configmaps is a string, not a number: write ${string(len(object.spec.containers))}`},
+		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {a: "${object.spec.containers}"}}}}]}`, `${object|data.a of v1/configmaps is a string, not a list: write ${toJSON(object.spec.containers)}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.metadata.labels["n"]}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: write ${int(object.metadata.labels["n"])}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.metadata.labels["n"] ?? 1}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: write ${int(object.metadata.labels["n"] ?? 1)}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.spec.paused ? "all" : 1}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string`},
+		{`{actions: [{patch: {merge: {spec: {paused: '${object.metadata.labels.p ?? false}'}}}}]}`, `${object|spec.paused of apps/v1/deployments is true or false, not a string`},
 		// what is in namespaces, and what is not
 		{`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x}}}}]}`, `metadata|v1/secrets are in namespaces, and this says none: write metadata.namespace: "${object.metadata.namespace}"`},
 		{`{actions: [{create: {apiVersion: v1, kind: Secret, metadata: {name: x, namespace: null}}}]}`, `metadata|v1/secrets are in namespaces`},
@@ -229,6 +236,9 @@ func TestTextsCutByComments(t *testing.T) {
 		"payload:\n    text: of ${len(filter(object.spec.containers, #.port > 1))}": hint,
 		"where: object.spec.paused == # the rest is missing":                        hint,
 		"where: any(object.spec.containers, .port > 1":                              "unexpected end of the expression",
+		"payload:\n    text: Pod restarts #${object.metadata.name}":                 hint,
+		"payload:\n    text: restarts #often":                                       hint,
+		"payload:\n    text: nothing # of a comment":                                "for the text itself",
 		"where: object.spec.paused # and this is a comment":                         "",
 		"where: |-\n    any(object.spec.containers, #.port > 1)":                    "",
 		"where: >-\n    any(object.spec.containers, #.port > 1":                     "unexpected end of the expression",
@@ -317,6 +327,8 @@ func TestNoMisfits(t *testing.T) {
 		`{actions: [{delete: {resource: rbac.authorization.k8s.io/v1/clusterroles, name: "system:My_Role"}}, {delete: {resource: example.com/v1/others, name: My_Own:x}}]}`,
 		`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: "${object.metadata.namespace}"}}}}]}`,
 		`{actions: [{apply: {resource: v1/secrets, object: {metadata: "${object.metadata}"}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: '${object.spec.replicas ?? 1}', strategy: '${object.metadata.labels.s ?? "Recreate"}'}}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: '${get(object, "x") ?? 1}', paused: '${object.spec.paused ?? nil}'}}}}]}`,
 		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
 		`{actions: [{event: {reason: X, message: "the template {{ .status.phase }} is broken"}}]}`,
 		`{events: [updated], actions: [{if: old == nil, event: {reason: X}}]}`, // a Secret after a restart
@@ -421,6 +433,24 @@ spec: {source: s, actions: [{apply: {apiVersion: v1, kind: Secret, metadata: {na
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+}
+
+// A payload that is a text with a path in it says how to write the two together.
+func TestPathsWithinTexts(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]string{
+		"Pod object.metadata.name restarts": `; a text with values in it is written "Pod ${object.metadata.name} restarts"`,
+		"restarts of object.metadata.name.": `; a text with values in it is written "restarts of ${object.metadata.name}."`,
+		"object.metadata.name object.kind":  "",
+		"let x object.metadata.name":        "",
+	} {
+		text := strings.TrimSuffix(sources, "\n") + "\n  handler: log\n  payload: {text: " + payload + "}\n"
+		cfg, _ := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(text)}})
+		_, mistakes := plan.Compile(cfg)
+		if len(mistakes) != 1 || !strings.HasSuffix(mistakes[0].Message, want) || want == "" && strings.Contains(mistakes[0].Message, "values in it") {
+			t.Errorf("%s: %v, want %q", payload, mistakes, want)
 		}
 	}
 }

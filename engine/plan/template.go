@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/informd/informd/config"
@@ -89,11 +90,24 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 // hintForText returns what follows the message about a payload if the payload is probably a text
 // that needs quotes, or "".
 func hintForText(message, payload string) string {
-	if strings.Contains(message, "; ") || !prose.MatchString(payload) {
+	first, _, _ := strings.Cut(payload, " ")
+	isProse := pathInProse.MatchString(payload) && !slices.Contains([]string{"let", "if", "not"}, first)
+	if isProse && !strings.Contains(message, "; ") {
+		text := paths.ReplaceAllString(payload, "${1}$${$2}")
+		return fmt.Sprintf("; a text with values in it is written %q", text)
+	}
+	if strings.Contains(message, "; ") || strings.HasPrefix(message, "# ") || !prose.MatchString(payload) {
 		return ""
 	}
 	return fmt.Sprintf("; for the text itself write '%q'", payload)
 }
+
+var (
+	// pathInProse matches words with the path of a field among them.
+	pathInProse = regexp.MustCompile(
+		`^[A-Za-z][a-z'-]*([,:;]? [\w'-]+)*[,:;]? (object|old|item)(\.\w+)+[.!?]?([,:;]? [\w.'-]+)*[.!?]?$`)
+	paths = regexp.MustCompile(`( )((?:object|old|item)(?:\.\w+)+)`)
+)
 
 // prose matches words, one or several.
 var prose = regexp.MustCompile(`^[A-Za-z][\w'-]*([,.:;!?]? [\w'-]+)*[.!?]?$`)
