@@ -13,7 +13,33 @@ import (
 // that are distinct strings; bounded depth. It marks nodes that fail as reported, so that nothing
 // more is said about them. It returns false if the document must not be read any further.
 func (r *reader) vet(root *yaml.Node) bool {
+	if second := secondManifest(root); second != nil {
+		r.mistake(second, "another manifest begins here: write a line --- before it")
+		return false
+	}
 	return r.vetNode(root, 1)
+}
+
+// secondManifest returns where a manifest begins that no line --- separates from the one before, so that
+// both apiVersion and kind are given twice, or nil.
+func secondManifest(root *yaml.Node) (second *yaml.Node) {
+	if root.Kind != yaml.MappingNode {
+		return nil
+	}
+	times := make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		if key.Value != "apiVersion" && key.Value != "kind" {
+			continue
+		}
+		if times[key.Value]++; times[key.Value] == 2 && second == nil {
+			second = key
+		}
+	}
+	if times["apiVersion"] < 2 || times["kind"] < 2 {
+		return nil
+	}
+	return second
 }
 
 func (r *reader) vetNode(n *yaml.Node, depth int) bool {

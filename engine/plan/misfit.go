@@ -126,6 +126,14 @@ func (m *fitting) objectsOf(resource schema.GroupVersionResource) expr.Typed {
 
 // resource reports a resource that is probably the misspelled name of another one.
 func (m *fitting) resource(resource schema.GroupVersionResource, at config.Text) {
+	if _, ok := m.schemas.Of(resource); ok || resource.Resource == "" {
+		return
+	}
+	if better := config.MovedTo(resource); better != "" {
+		m.add(at.Mistake(0, fmt.Sprintf("there is no resource %s: write %s",
+			object.ResourceName(resource), better)))
+		return
+	}
 	names := m.schemas.Resources(resource.GroupVersion())
 	if len(names) == 0 || slices.Contains(names, resource.Resource) {
 		return

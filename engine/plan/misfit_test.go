@@ -285,6 +285,32 @@ spec: {resource: apps/v1/deploymnts}
 	}
 }
 
+// A resource that Kubernetes no longer serves is named with the group and version that it has now.
+func TestMovedResources(t *testing.T) {
+	t.Parallel()
+	for resource, want := range map[string]string{
+		"extensions/v1beta1/ingresses":                 "there is no resource extensions/v1beta1/ingresses: write networking.k8s.io/v1/ingresses",
+		"autoscaling/v2beta2/horizontalpodautoscalers": "there is no resource autoscaling/v2beta2/horizontalpodautoscalers: write autoscaling/v2/horizontalpodautoscalers",
+		"policy/v1beta1/poddisruptionbudgets":          "there is no resource policy/v1beta1/poddisruptionbudgets: write policy/v1/poddisruptionbudgets",
+		"batch/v2/jobs":                                "", // some day, perhaps
+		"serving.knative.dev/v1/services":              "",
+		"example.com/v1/others":                        "",
+	} {
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte("{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: s}, " +
+			"spec: {resource: " + resource + "}}")}})
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
+		}
+		got := ""
+		for _, misfit := range plan.Misfits(cfg, known{}) {
+			got += misfit.Message
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+}
+
 // misfits checks a rule about deployments.
 func misfits(t *testing.T, rule string) []plan.Misfit {
 	t.Helper()
