@@ -20,8 +20,8 @@ func (r *reader) vet(root *yaml.Node) bool {
 	return r.vetNode(root, 1)
 }
 
-// secondManifest returns where a manifest begins that no line --- separates from the one before, so that
-// both apiVersion and kind are given twice, or nil.
+// secondManifest returns where a second manifest begins without a line --- before it, or nil. Both
+// apiVersion and kind are given twice then.
 func secondManifest(root *yaml.Node) (second *yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return nil

@@ -384,7 +384,7 @@ func (b *builder) mistaken(text config.Text, err error) {
 	}
 }
 
-// isText matches a comment that is probably the rest of a text: authors begin comments with a space.
+// isText matches a comment that is probably the rest of a text: most comments begin with a space.
 var isText = regexp.MustCompile(`^#[^\s#]`)
 
 // isUnfinished matches the mistakes of a text that ends too early.

@@ -49,8 +49,8 @@ func describeUnused(cfg *config.Config, p *plan.Plan) string {
 	return wrap("nothing uses "+strings.Join(unused, ", ")) + "\n"
 }
 
-// describeMissing returns a line for each program of a handler that is not on this machine, or "". It may
-// be on the one where informd runs, in a container for example.
+// describeMissing returns a line for each program of a handler that is not on this machine, or "".
+// The program may be where informd runs, in a container for example.
 func describeMissing(cfg *config.Config) string {
 	var b strings.Builder
 	for _, h := range cfg.Handlers {
@@ -58,16 +58,18 @@ func describeMissing(cfg *config.Config) string {
 			continue
 		}
 		program := h.Command[0]
-		if _, err := exec.LookPath(program); errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
-			fmt.Fprintf(&b, "handler %s: its program %s does not exist here\n", h.Name, cli.Visible(program))
+		_, err := exec.LookPath(program)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			fmt.Fprintf(&b, "handler %s: its program %s does not exist here\n",
+				h.Name, cli.Visible(program))
 		}
 	}
 	return b.String()
 }
 
-// cut matches a comment that is probably the rest of the text before it, such as "rollout #3 of 5". Behind
-// the # of a comment most authors write a space.
-var cut = regexp.MustCompile(`^#([^\s#]|\S*\$\{)`)
+// cut matches a comment that is probably the rest of the text before it, such as "rollout #3 of 5".
+// Most authors write a space behind the # of a comment.
+var cut = regexp.MustCompile(`^#[^\s#]`)
 
 // describeCut returns a line for each text of a rule that seems to go on in a comment of YAML, and for
 // each message that seems to wait for Go or Helm.
