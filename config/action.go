@@ -102,6 +102,9 @@ func (r *reader) actionsOnly(spec mapping) {
 }
 
 func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
+	if r.isNotIndented(n) {
+		return Action{}, false
+	}
 	fields := r.mapping(n, n, what, actionFields)
 	a := Action{
 		ForEach: r.bareExpression(fields.meant("forEach"), what+".forEach"),
@@ -123,7 +126,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 		}
 		return a, false
 	}
-	body := fields.get(a.Verb)
+	body := fields.valueOf(a.Verb, emptyVerbs[a.Verb])
 	if body == nil {
 		return a, false
 	}
@@ -139,6 +142,43 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	}
 	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, verbFields.named(a.Verb).fields))
 	return a, true
+}
+
+// emptyVerbs say what to write below a verb that has nothing.
+var emptyVerbs = map[string]string{
+	Apply:  ": write the object below it",
+	Create: ": write the object below it",
+	Patch:  ": write merge below it, with what is to change",
+	Delete: ": write delete: {} to delete the object that changed",
+	Event:  ": write reason below it, such as {reason: Quarantined}",
+}
+
+// manifestKeys are fields of the object below apply and create.
+var manifestKeys = []string{"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
+
+// isNotIndented reports, as one mistake, that what belongs below an action's verb stands beside it.
+func (r *reader) isNotIndented(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	for _, verb := range verbs {
+		below := child(n, verb)
+		if below == nil || below.Kind != yaml.ScalarNode || below.ShortTag() != "!!null" {
+			continue
+		}
+		belongs := verbFields.named(verb).fields.names()
+		if verb == Apply || verb == Create {
+			belongs = append(slices.Clone(belongs), manifestKeys...)
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i]; slices.Contains(belongs, key.Value) {
+				r.mistake(key, "%s belongs to %s: indent it, and what follows, by two more spaces",
+					quote(key.Value), verb)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // bareExpression reads an expression beside fields that take templates.

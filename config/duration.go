@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +47,13 @@ func (r *reader) duration(
 			what, clip(n.Value, maxQuoted))
 	default:
 		hint := ""
-		if strings.HasSuffix(n.Value, "d") {
-			hint = "; the longest unit is the hour"
+		if m := inDays.FindStringSubmatch(n.Value); m != nil {
+			days, _ := strconv.Atoi(m[1])
+			if strings.HasPrefix(m[2], "w") {
+				days *= 7
+			}
+			rest, _ := time.ParseDuration(m[3])
+			hint = "; the longest unit is the hour: write " + ShortDuration(time.Duration(days)*day+rest)
 		}
 		r.mistake(n, "%s is not a duration such as 10m or 1h30m: %s%s", what, quote(n.Value), hint)
 	}
@@ -65,3 +71,6 @@ func ShortDuration(d time.Duration) string {
 	}
 	return s
 }
+
+// inDays matches a duration of days or weeks, and what follows them.
+var inDays = regexp.MustCompile(`^(\d{1,4}) ?(d|days?|w|weeks?)((?:\d+[hms])*)$`)

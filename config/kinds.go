@@ -256,3 +256,25 @@ func isBetter(a, b string) bool {
 	}
 	return len(a) < len(b)
 }
+
+// MovedTo returns the resource that Kubernetes has instead of one that it no longer serves, as
+// GROUP/VERSION/RESOURCE. It returns "" for a resource that it serves, or that others may serve.
+func MovedTo(old schema.GroupVersionResource) string {
+	better, isOurs := "", old.Group == "extensions" // Kubernetes had kinds of this group
+	for kind, resource := range builtInKinds() {
+		version := kind.GroupVersion().String()
+		isOurs = isOurs || kind.Group == old.Group
+		switch {
+		case resource != old.Resource:
+		case kind.GroupVersion() == old.GroupVersion():
+			return ""
+		case better == "" || isBetter(version, better):
+			better = version
+		}
+	}
+	// A version that is as stable may be one of tomorrow.
+	if !isOurs || better == "" || !isBetter(better, old.GroupVersion().String()) {
+		return ""
+	}
+	return better + "/" + old.Resource
+}

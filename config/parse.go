@@ -211,6 +211,9 @@ func (p *parser) checkReference(at Text, kind string) {
 	message := fmt.Sprintf("there is no %s named %s", kind, quote(name))
 	if hint := p.suggest(name, declared.list); hint != "" {
 		message += didYouMean(hint)
+	} else if b := nearest.Name(name, builtins); b != "" && kind == kindHandler {
+		message += fmt.Sprintf("; for the builtin %s add a manifest of kind Handler, named %[1]s, with "+
+			"spec: {builtin: %[1]s}", b)
 	}
 	p.mistakes = append(p.mistakes, at.Mistake(0, message))
 }

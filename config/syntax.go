@@ -13,6 +13,8 @@ var (
 	// quotedStart matches a line whose value begins with a quoted string and goes on after it.
 	quotedStart = regexp.MustCompile(
 		`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
+	// templateStart matches a line up to a value that begins as a template of Go.
+	templateStart = regexp.MustCompile(`^[ -]*[A-Za-z0-9_-]+:[ \t]+\{\{`)
 )
 
 // lookAhead is how many characters the parser reads ahead before it decides on a token.
@@ -51,15 +53,35 @@ func (d part) syntaxError() Mistake {
 	case strings.Contains(message, "did not find expected key"):
 		hint = " (check the indentation)"
 		start, end := d.file.bounds(d.file.line(at))
+		if at := templateStart.FindStringIndex(d.file.text[start:end]); at != nil {
+			begins := start + at[1] - len("{{")
+			return d.file.mistake(begins, "not YAML: "+hintForTemplate(d.file.text[begins:]))
+		}
 		if quoted := quotedStart.FindString(d.file.text[start:end]); quoted != "" {
 			at, message = start+len(cutRunes(quoted, 1)), "the value ended with its closing quote"
 			hint = "; put the whole of an expression in quotes of the other kind, " +
 				"or in a block below |"
 		}
+	case strings.Contains(message, "expected ',' or") && d.commentBefore(at) >= 0:
+		at, message = d.commentBefore(at), "# begins a comment, and the value ends before it"
+		hint = "; put the whole value in quotes"
 	case strings.Contains(message, "expected ',' or"):
 		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes: '…')"
 	}
 	return d.file.mistake(at, "not YAML: "+message+hint)
+}
+
+// cutting matches a comment without a space behind its #, which its author may have meant as text.
+var cutting = regexp.MustCompile(`[{\[,].*[ \t](#[^\s#])`)
+
+// commentBefore returns the offset of such a comment on the line of another offset, or -1.
+func (d part) commentBefore(at int) int {
+	start, end := d.file.bounds(d.file.line(at))
+	m := cutting.FindStringSubmatchIndex(d.file.text[start:end])
+	if m == nil {
+		return -1
+	}
+	return start + m[2]
 }
 
 // lastQuote returns the offset of the last quote on the line that err names.

@@ -2,17 +2,44 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // vet checks what holds everywhere in a document: no anchors, aliases, merge keys and tags; keys
 // that are distinct strings; bounded depth. It marks nodes that fail as reported, so that nothing
 // more is said about them. It returns false if the document must not be read any further.
 func (r *reader) vet(root *yaml.Node) bool {
+	if second := secondManifest(root); second != nil {
+		r.mistake(second, "another manifest begins here: write a line --- before it")
+		return false
+	}
 	return r.vetNode(root, 1)
+}
+
+// secondManifest returns where a second manifest begins without a line --- before it, or nil. Both
+// apiVersion and kind are given twice then.
+func secondManifest(root *yaml.Node) (second *yaml.Node) {
+	if root.Kind != yaml.MappingNode {
+		return nil
+	}
+	times := make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		if key.Value != "apiVersion" && key.Value != "kind" {
+			continue
+		}
+		if times[key.Value]++; times[key.Value] == 2 && second == nil {
+			second = key
+		}
+	}
+	if times["apiVersion"] < 2 || times["kind"] < 2 {
+		return nil
+	}
+	return second
 }
 
 func (r *reader) vetNode(n *yaml.Node, depth int) bool {
@@ -94,24 +121,15 @@ func (r *reader) isTemplate(key *yaml.Node) bool {
 		r.file.text[at-1] == '{'
 }
 
-// goTemplate matches an expression of a template of Go, which gives a field of an object.
-var goTemplate = regexp.MustCompile(
-	`\{\{-?\s*((?:\.[A-Za-z_]\w*)+)\s*-?\}\}`)
-
 // hintForTemplate returns what to write instead of the template of Go that text begins with.
 func hintForTemplate(text string) string {
-	field := ".metadata.name"
-	if m := goTemplate.FindStringSubmatchIndex(text); m != nil && m[0] == 0 {
-		field = text[m[2]:m[3]]
+	if found, ok := othersyntax.Find(text[:min(len(text), maxTemplate)]); ok && found.Offset == 0 {
+		return found.Advice
 	}
-	for _, ofHelm := range []string{".Values", ".Release", ".Chart"} {
-		if strings.HasPrefix(field, ofHelm) {
-			return "this is a template of Helm: render it first, with helm template"
-		}
-	}
-	return fmt.Sprintf("{{ }} is the syntax of Go and Helm: write object%s in an expression, "+
-		"and \"${object%s}\" in a text", field, field)
+	return othersyntax.Placeholder()
 }
+
+const maxTemplate = 1 << 10 // bytes in which a template of Go must end
 
 // describe names what a node is, for messages.
 func describe(n *yaml.Node) string {

@@ -111,6 +111,17 @@ func newCompiler(o Options) *compiler {
 
 // root parses and compiles a text. A compiler takes several texts and makes one program of them.
 func (c *compiler) root(text string) (operand, error) {
+	root, err := c.ofText(text)
+	if err != nil {
+		if other := ofOtherSyntax(text); other != nil {
+			c.unknown = nil
+			return operand{}, other
+		}
+	}
+	return root, err
+}
+
+func (c *compiler) ofText(text string) (operand, error) {
 	tree, err := parse(text)
 	if err != nil {
 		return operand{}, err

@@ -56,6 +56,13 @@ var operatorLike = map[string]string{
 	"contains": "contains", "includes": "contains",
 }
 
+// isNamedLikeSeveral reports whether a node is a field whose name says that it is a list or a map.
+func isNamedLikeSeveral(n ast.Node) bool {
+	name := property(unchained(n))
+	return slices.Contains(namesAreFree, name) || strings.HasSuffix(name, "s") &&
+		!strings.HasSuffix(name, "ss") && !strings.HasSuffix(name, "us")
+}
+
 // method compiles x.name().
 func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, error) {
 	get, ok := value.Methods[name]
@@ -68,6 +75,9 @@ func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, e
 				name, name, name)
 		}
 		if operator, ok := operatorLike[name]; ok {
+			if operator == "contains" && isNamedLikeSeveral(of) {
+				return c.unknownName(n, "there is no method %s; write y in x", name)
+			}
 			return c.unknownName(n, "there is no method %s; write x %s y", name, operator)
 		}
 		if instead, ok := otherMethods[name]; ok {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // What authors write who know kubectl, CEL, jq, JavaScript or Go templates, with what they need to
@@ -129,6 +131,11 @@ var slips = []struct {
 	{regexp.MustCompile(``), regexp.MustCompile(`^NOT\b`), "write not"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(changed|changes)\b`),
 		"compare with the state before: object.data != old.data"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+(nil|null|None)\b`), "compare with nil: x == nil"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+not\s+(nil|null|None)\b`),
+		"compare with nil: x != nil"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+not\s+["'\w(]`), "write x != y"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^is\s+["'\w(]`), "write x == y"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(is|exists)\b`), "compare with nil: x != nil"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(?i:like)\b`),
 		"write matches, contains, startsWith or endsWith"},
@@ -143,8 +150,6 @@ var slips = []struct {
 const elementNamed = "a condition calls the element #: filter(x, #.y == 1), or filter(x, .y == 1)"
 
 var (
-	// goTemplate matches what follows the first { of a template of Go that gives a field.
-	goTemplate = regexp.MustCompile(`^\{-?\s*((?:\.[A-Za-z_]\w*)+)`)
 	fieldAlone = regexp.MustCompile(`^(\.[A-Za-z_]\w*)+`)
 	endsInside = regexp.MustCompile(`[\w)\]}.?"'` + "`" + `]$`) // what a field may follow
 	measure    = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
@@ -153,6 +158,9 @@ var (
 
 // hintForSyntax returns the offset and the message of a syntax error with what helps.
 func hintForSyntax(text string, offset int, message string) (int, string) {
+	if at, hint := hintForElement(text, offset); hint != "" {
+		return at, hint
+	}
 	if strings.HasPrefix(message, "bad number syntax: ") {
 		for offset > 0 && strings.ContainsRune("0123456789.", rune(text[offset-1])) {
 			offset--
@@ -179,9 +187,6 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		return offset, message
 	}
 	before, after := text[:offset], text[offset:]
-	if m := goTemplate.FindStringSubmatch(after); m != nil && strings.HasSuffix(before, "{") {
-		return offset, fmt.Sprintf("templates of Go are not used here: write object%s", m[1])
-	}
 	if m := fieldAlone.FindString(after); m != "" && !endsInside.MatchString(before) {
 		return offset, fmt.Sprintf("%s; a field begins with its object: object%s", message, m)
 	}
@@ -191,6 +196,55 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		}
 	}
 	return offset, message
+}
+
+var (
+	// numberedField matches a number behind a dot, as other languages name an element of a list.
+	numberedField = regexp.MustCompile(`(?:[A-Za-z_]\w*|[)\]#])(\.(\d+)(?:\.\w+)*)`)
+	pathBefore    = regexp.MustCompile(`[A-Za-z_][\w.]*$`)
+)
+
+// hintForElement returns the offset and the message of a syntax error at an element of a list that is
+// written as a field, x.0, or "".
+func hintForElement(text string, offset int) (int, string) {
+	for _, at := range numberedField.FindAllStringSubmatchIndex(text, -1) {
+		if offset < at[2] || offset > at[3] {
+			continue
+		}
+		list := pathBefore.FindString(text[:at[2]])
+		if list == "" {
+			list = "x"
+		}
+		return at[2], fmt.Sprintf("an element of a list is written in brackets: %s[%s]",
+			list, text[at[4]:at[5]])
+	}
+	return offset, ""
+}
+
+// ofOtherSyntax returns the mistake of a text that does not compile because an expression in it is
+// written as in the templates of another tool, or nil.
+func ofOtherSyntax(text string) error {
+	found, ok := othersyntax.Find(withoutStrings(text))
+	if !ok {
+		return nil
+	}
+	return &Error{found.Offset, found.Advice}
+}
+
+// withoutStrings returns the text with _ in place of its strings. A quote that nothing closes
+// begins none.
+func withoutStrings(text string) string {
+	out := []byte(text)
+	for i := 0; i < len(text); i++ {
+		if !strings.ContainsRune("\"'`", rune(text[i])) {
+			continue
+		}
+		if length := stringLength(text[i:]); length > 0 {
+			copy(out[i:], strings.Repeat("_", length))
+			i += length - 1
+		}
+	}
+	return string(out)
 }
 
 // inQuotes matches an expression within a string, as templates have it.

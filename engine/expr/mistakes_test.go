@@ -8,6 +8,13 @@ import (
 	"testing"
 )
 
+const (
+	inBoth   = `: write object.metadata.name in an expression, and "${object.metadata.name}" in a text`
+	ofGo     = "{{ }} is the syntax of Go and Helm" + inBoth
+	ofGitHub = "${{ }} is the syntax of GitHub Actions" + inBoth
+	ofTekton = "$( ) is the syntax of Kubernetes and Tekton" + inBoth
+)
+
 func TestMistakesInTheText(t *testing.T) {
 	for _, test := range []struct {
 		why     string
@@ -21,6 +28,15 @@ func TestMistakesInTheText(t *testing.T) {
 		{"unknown name that is like nothing", When, "|zzzzzz", `unknown name "zzzzzz"`},
 		{"a variable is known in its own expression only", When, "any([1], let x = 1; true) and |x", `unknown name "x"`},
 		{"unknown function", When, "|quantiti(1)", `unknown function "quantiti"; did you mean quantity?`},
+		{"a template of Go", When, `|{{ .object.metadata.name }} == "x"`, ofGo},
+		{"a template of Go without its dot", Payload, `|{{ object.metadata.name }} restarts`, ofGo},
+		{"a template of Go within a text", Payload, `Pod |{{ object.metadata.name }}`, ofGo},
+		{"one beside a quote", Payload, `Pod's |{{ .metadata.name }}`, ofGo},
+		{"a template of Tekton", Payload, "|$(object.metadata.name)", ofTekton},
+		{"a template of Tekton within a text", Payload, "Pod |$(object.metadata.name)", ofTekton},
+		{"a template of GitHub", When, "|${{ object.metadata.name }}", ofGitHub},
+		{"a template of Go in a string", When, `"{{ .metadata.name }}" == |nam`, `unknown name "nam"; a text needs quotes: "nam"`},
+		{"maps in maps", Payload, `[{|{"a": 1}}]`, "a map key must be a quoted string, a number, a identifier, or an expression enclosed in parentheses (unexpected \"{\")"},
 		{"a function without its call", When, "|now > 1", "now is a function; call it as now(…)"},
 		{"a method that is a function", When, "object.spec.|len() > 1", "len is a function; write len(x) or x | len()"},
 		{"a field without its object", When, `|status.phase == "Failed"`, `unknown name "status"; did you mean object.status?`},
@@ -185,8 +201,8 @@ func TestHints(t *testing.T) {
 		{`|"MODIFIED" == event`, `event is never "MODIFIED": it is added, updated, deleted or synced; did you mean updated?`},
 		{`$|{object.metadata.name} == "a"`, `unexpected "{"; this is an expression already: leave out ${ and }`},
 		{`|"${object.metadata.name}" == "a"`, `this is the text itself; for what the expression gives, leave out the quotes and ${ }: object.metadata.name`},
-		{`{|{ .metadata.name }}`, `templates of Go are not used here: write object.metadata.name`},
-		{`{|{- .spec.nodeName -}}`, `templates of Go are not used here: write object.spec.nodeName`},
+		{`|{{ .metadata.name }}`, ofGo},
+		{`|{{- .spec.nodeName -}}`, strings.ReplaceAll(ofGo, "metadata.name", "spec.nodeName")},
 		{`"/api" in |.spec.uri`, `unexpected "."; a field begins with its object: object.spec.uri`},
 		{`object.a == 1 and |.b`, `unexpected "."; a field begins with its object: object.b`},
 		{`|.metadata.name == "a"`, `unexpected "."; a field begins with its object: object.metadata.name`},
@@ -195,7 +211,19 @@ func TestHints(t *testing.T) {
 		{`|oldObject.x == 1`, `unknown name "oldObject"; the state before is old`},
 		{`object.a == |null`, `unknown name "null"; write nil`},
 		{`|True`, `unknown name "True"; write true`},
-		{`object.a |is nil`, `unexpected "is"; compare with nil: x != nil`},
+		{`object.a |is nil`, `unexpected "is"; compare with nil: x == nil`},
+		{`object.a |is not nil`, `unexpected "is"; compare with nil: x != nil`},
+		{`object.a |is null or true`, `unexpected "is"; compare with nil: x == nil`},
+		{`object.a |is "Failed"`, `unexpected "is"; write x == y`},
+		{`object.a |is not "Failed"`, `unexpected "is"; write x != y`},
+		{`object.a |is not 3`, `unexpected "is"; write x != y`},
+		{`object.a |is`, `unexpected "is"; compare with nil: x != nil`},
+		{`object.spec.containers|.0.name == "x"`, `an element of a list is written in brackets: object.spec.containers[0]`},
+		{`map(object.a, #|.1.name) == nil`, `an element of a list is written in brackets: x[1]`},
+		{`object.spec.containers|.0 == "x"`, `an element of a list is written in brackets: object.spec.containers[0]`},
+		{`object.metadata.labels.|includes("x")`, `there is no method includes; write y in x`},
+		{`object.spec.containers.|contains("x")`, `there is no method contains; write y in x`},
+		{`object.status.|contains("x")`, `there is no method contains; write x contains y`},
 		{`object.a |exists`, `unexpected "exists"; compare with nil: x != nil`},
 		{`|exists(object.a)`, `there is no function exists; compare with nil: object.spec.x != nil`},
 		{`|default(object.a, 1) == 1`, `there is no function default; write x ?? y`},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/informd/informd/engine/expr/value"
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // maxParts bounds the expressions in one template.
@@ -45,6 +46,12 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 			continue
 		}
 		root, err := c.root(part.text)
+		if err != nil && strings.HasPrefix(part.text, "{") { // perhaps ${{ … }}
+			begins := part.offset - len("${")
+			if found, ok := othersyntax.Find(text[begins:]); ok && found.Offset == 0 {
+				err = &Error{-len("${"), found.Advice}
+			}
+		}
 		if err != nil {
 			mistakes = append(mistakes, moved(err, part.offset)...)
 			c.unknown = nil
@@ -176,6 +183,15 @@ func splitTemplate(text string) (parts []part, err error) {
 	}
 	flush()
 	return parts, nil
+}
+
+// Alone returns the expression of a text that is one expression as a whole, as ${…}.
+func Alone(text string) (expression string, ok bool) {
+	parts, err := splitTemplate(text)
+	if err != nil || len(parts) != 1 || !parts[0].isExpr {
+		return "", false
+	}
+	return strings.TrimSpace(parts[0].text), true
 }
 
 // expressionLength returns the length of the expression at the start of text, which ends before the

@@ -20,6 +20,8 @@ type Typed struct {
 	root schema.Type // of the whole object
 	// each is an element of a list that the expression makes; nil: path says where it is.
 	each *Typed
+	// branches are what the parts of x ?? y, or of x ? y : z, give; nil: it has no such parts.
+	branches []Typed
 }
 
 // ObjectOf returns what is known of the objects of a resource, which messages call by name.
@@ -99,6 +101,11 @@ func (t Typed) IsOnly(kinds schema.Kind) bool { return t.IsKnown() && t.Type.Kin
 
 // Takes returns what is wrong with giving t a value, or "". Null may be given anywhere.
 func (t Typed) Takes(given Typed) string {
+	for _, branch := range given.branches {
+		if fault := t.Takes(branch); fault != "" {
+			return fault
+		}
+	}
 	if !given.IsKnown() || !t.IsKnown() {
 		return ""
 	}

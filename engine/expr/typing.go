@@ -78,6 +78,10 @@ func CheckTemplate(text string, as Typing) (gives Typed, mistakes []*Error) {
 		if len(parts) == 1 {
 			return of, mistakes
 		}
+		if of.IsOnly(schema.List | schema.Map) {
+			mistakes = append(mistakes, &Error{part.offset, fmt.Sprintf("%s is %s within a longer string: "+
+				"use join or toJSON", of, of.Kind())})
+		}
 	}
 	if len(parts) <= 1 {
 		return Typed{Type: schema.Constant(literal)}, mistakes
@@ -235,7 +239,9 @@ func (c *checker) union(a, b ast.Node) Typed {
 	case isNilNode(b):
 		return x
 	}
-	return oneOfTwo(x, y)
+	out := oneOfTwo(x, y)
+	out.branches = []Typed{x, y}
+	return out
 }
 
 func isNilNode(n ast.Node) bool {

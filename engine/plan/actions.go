@@ -68,6 +68,7 @@ func (b *builder) action(
 	t.Patch = b.template(a.Patch, o)
 	if a.Verb == config.Apply || a.Verb == config.Create {
 		b.checkVersion(a)
+		t.IsManifest = a.Kind.Kind != ""
 		t.Object.Require("metadata", "name")
 		t.Object.Require("metadata", "namespace")
 		b.requireStrings(a.Object, t.Object, t.Resource)

@@ -375,13 +375,17 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 func (b *builder) mistaken(text config.Text, err error) {
 	for _, mistake := range expr.Mistakes(err) {
 		message := mistake.Message
-		if isUnfinished.MatchString(message) && text.Comment() != "" {
+		comment := text.Comment()
+		if comment != "" && (isUnfinished.MatchString(message) || isText.MatchString(comment)) {
 			message = "# begins a comment of YAML, and the text ends before it: put the whole text " +
 				"in quotes, or in a block below |-"
 		}
 		b.mistakes = append(b.mistakes, text.Mistake(mistake.Offset, message))
 	}
 }
+
+// isText matches a comment that is probably the rest of a text: most comments begin with a space.
+var isText = regexp.MustCompile(`^#[^\s#]`)
 
 // isUnfinished matches the mistakes of a text that ends too early.
 var isUnfinished = regexp.MustCompile(`^unexpected end of|has no closing .$|^\$\{ is not closed`)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,7 +24,8 @@ func (m *fitting) fits(v *config.Value, as expr.Typing, want expr.Typed) {
 		gives, mistakes := expr.CheckTemplate(v.Text.String(), as)
 		m.report(v.Text, mistakes)
 		if fault := want.Takes(gives); fault != "" {
-			m.add(v.Text.Mistake(0, fault+hintForBreak(v.Text.String(), as, want)))
+			m.add(v.Text.Mistake(0, fault+cmp.Or(
+				hintForBreak(v.Text.String(), as, want), hintForConversion(v.Text.String(), gives, want))))
 		}
 	case config.ValueConstant:
 		if fault := want.Takes(constantOf(v.JSON)); fault != "" {
@@ -55,6 +57,28 @@ func hintForBreak(text string, as expr.Typing, want expr.Typed) string {
 		return ""
 	}
 	return ": a block below | ends with a line break, and so is text; write |-"
+}
+
+// hintForConversion returns what follows the message about an expression whose value another function
+// makes fit, or "".
+func hintForConversion(text string, gives, want expr.Typed) string {
+	const long = 80 // of an expression that a message repeats
+	expression, ok := expr.Alone(text)
+	function := ""
+	switch {
+	case !ok || len(expression) > long || strings.ContainsAny(expression, "\n;"):
+	case want.IsOnly(types.Number) && gives.IsOnly(types.String|types.Number) && gives.Type.Enum() == nil:
+		function = "int"
+	case want.IsOnly(types.String) && gives.IsOnly(types.List|types.Map):
+		function = "toJSON"
+	case want.IsOnly(types.String) && want.Type.Enum() == nil &&
+		gives.IsOnly(types.String|types.Number|types.Bool):
+		function = "string"
+	}
+	if function == "" {
+		return ""
+	}
+	return fmt.Sprintf(": write ${%s(%s)}", function, expression)
 }
 
 // field returns the field of want that a member sets.

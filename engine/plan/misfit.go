@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 	types "github.com/informd/informd/engine/schema"
+	"github.com/informd/informd/internal/othersyntax"
 	"github.com/informd/informd/plugins/handler/nearest"
 )
 
@@ -34,6 +35,9 @@ type Schemas interface {
 	// HasStatus reports whether a resource has the subresource status. known is false if that is not
 	// known.
 	HasStatus(schema.GroupVersionResource) (has, known bool)
+	// IsNamespaced reports whether the objects of a resource are in namespaces. known is false if that
+	// is not known.
+	IsNamespaced(schema.GroupVersionResource) (is, known bool)
 	// Resources returns all resources of a group and version, or nil if they are not all known.
 	Resources(schema.GroupVersion) []string
 }
@@ -122,6 +126,14 @@ func (m *fitting) objectsOf(resource schema.GroupVersionResource) expr.Typed {
 
 // resource reports a resource that is probably the misspelled name of another one.
 func (m *fitting) resource(resource schema.GroupVersionResource, at config.Text) {
+	if _, ok := m.schemas.Of(resource); ok || resource.Resource == "" {
+		return
+	}
+	if better := config.MovedTo(resource); better != "" {
+		m.add(at.Mistake(0, fmt.Sprintf("there is no resource %s: write %s",
+			object.ResourceName(resource), better)))
+		return
+	}
 	names := m.schemas.Resources(resource.GroupVersion())
 	if len(names) == 0 || slices.Contains(names, resource.Resource) {
 		return
@@ -310,10 +322,10 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Reason, a.Message,
 	} {
 		m.fits(v, as, expr.Typed{})
-		if v == a.Message { // which may say anything: informd check mentions it
-			continue
+		if v == a.Message || v == a.Namespace || v == a.Name {
+			continue // a message may say anything: informd check mentions it; identity has the others
 		}
-		if mistake, found := GoTemplate(v); found {
+		if mistake, found := OtherSyntax(v, true); found {
 			m.add(mistake)
 		}
 	}
@@ -321,6 +333,8 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 	target := m.target(a, source)
 	m.fits(a.Object, as, target)
 	m.status(a, source)
+	m.identity(a, source)
+	m.base64(a, source)
 	if a.Patch != nil && a.JSONPatch {
 		m.operations(a.Patch, as, target)
 	} else {
@@ -328,21 +342,18 @@ func (m *fitting) action(a config.Action, source config.Source, as expr.Typing) 
 	}
 }
 
-// ofGo matches a field of an object as templates of Go have it.
-var ofGo = regexp.MustCompile(`\{\{-?\s*\.((?:metadata|spec|status|data)(?:\.\w+)+)`)
-
-// GoTemplate finds a template of Go in a text that nobody but informd evaluates. v may be nil.
-func GoTemplate(v *config.Value) (is config.Mistake, found bool) {
+// OtherSyntax finds an expression of another tool's templates in a text that nobody but informd
+// evaluates. isName says that the text is a name, in which nothing else can be meant. v may be nil.
+func OtherSyntax(v *config.Value, isName bool) (is config.Mistake, found bool) {
 	if v == nil || v.Kind != config.ValueTemplate {
 		return is, false
 	}
-	text := v.Text.String()
-	at := ofGo.FindStringSubmatchIndex(text)
-	if at == nil {
-		return is, false
+	for other := range othersyntax.All(v.Text.String()) {
+		if isName || other.IsObject {
+			return v.Text.Mistake(other.Offset, other.Advice), true
+		}
 	}
-	return v.Text.Mistake(at[0], fmt.Sprintf("{{ }} is the syntax of Go and Helm, and stays as it "+
-		"is here: write ${object.%s}", text[at[2]:at[3]])), true
+	return is, false
 }
 
 // target returns the objects that an action is about. If its resource is mistaken, they may be

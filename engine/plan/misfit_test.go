@@ -45,6 +45,16 @@ func (known) HasStatus(resource k8s.GroupVersionResource) (has, known bool) {
 	return resource.Resource == "deployments", resource.Resource != "others"
 }
 
+func (known) IsNamespaced(resource k8s.GroupVersionResource) (is, known bool) {
+	switch resource.Resource {
+	case "deployments", "secrets":
+		return true, true
+	case "namespaces", "nodes", "clusterroles":
+		return false, true
+	}
+	return false, false
+}
+
 func (known) Resources(of k8s.GroupVersion) []string {
 	if of.Group != "apps" {
 		return nil
@@ -113,19 +123,45 @@ func TestMisfits(t *testing.T) {
 		{`{actions: [{patch: {merge: {spec: {replicas: 1}, status: {replicas: 1}}}}]}`, `status|`},
 		{`{actions: [{patch: {json: [{op: add, path: /status/replicas, value: 1}]}}]}`, `/status/replicas|the API server drops status here`},
 		{`{actions: [{patch: {json: [{path: /status, op: remove}, {op: test, path: /status/replicas, value: 1}]}}]}`, `/status|`},
-		{`{actions: [{apply: {resource: apps/v1/deployments, object: {metadata: {name: x}, status: "${object.status}"}}}]}`, `status: "|`},
-		{`{actions: [{create: {resource: apps/v1/deployments, object: {metadata: {name: x}, status: {}}}}]}`, `status|the API server drops the status of a new object: patch apps/v1/deployments/status once the object is there`},
+		{`{actions: [{apply: {resource: apps/v1/deployments, object: {metadata: {name: x, namespace: y}, status: "${object.status}"}}}]}`, `status: "|`},
+		{`{actions: [{create: {resource: apps/v1/deployments, object: {metadata: {name: x, namespace: y}, status: {}}}}]}`, `status|the API server drops the status of a new object: patch apps/v1/deployments/status once the object is there`},
 		{`{actions: [{patch: {resource: apps/v1/deployments/status, merge: {spec: {replicas: 1}}}}]}`, `spec|the API server drops spec here, because apps/v1/deployments/status is about the status alone: write it in an action of its own, with resource: apps/v1/deployments`},
 		{`{actions: [{patch: {resource: apps/v1/deployments/status, json: [{op: add, path: /spec/replicas, value: 1}]}}]}`, `/spec/replicas|`},
-		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x}, status: {}, spec: {}}}}]}`, `spec|`},
+		{`{actions: [{apply: {resource: apps/v1/deployments/status, object: {metadata: {name: x, namespace: y}, status: {}, spec: {}}}}]}`, `spec|`},
 		{`{actions: [{patch: {resource: v1/configmaps/status, name: x, merge: {metadata: {labels: {a: b}}}}}]}`, `v1/configmaps/status|v1/configmaps has no subresource status: write resource: v1/configmaps`},
 		{`{handler: log, group: {wait: 1s}, actions: [{event: {reason: X, message: "${items[0].nam}"}}]}`, `nam}|there is no field nam`},
+		// what can be converted
+		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {Running: "${len(object.spec.containers)}"}}}}]}`, `${len|data.Running of v1/configmaps is a string, not a number: write ${string(len(object.spec.containers))}`},
+		{`{actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: x}, data: {a: "${object.spec.containers}"}}}}]}`, `${object|data.a of v1/configmaps is a string, not a list: write ${toJSON(object.spec.containers)}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.metadata.labels["n"]}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: write ${int(object.metadata.labels["n"])}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.metadata.labels["n"] ?? 1}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: write ${int(object.metadata.labels["n"] ?? 1)}`},
+		{`{actions: [{patch: {merge: {spec: {replicas: '${object.spec.paused ? "all" : 1}'}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string`},
+		{`{actions: [{patch: {merge: {spec: {paused: '${object.metadata.labels.p ?? false}'}}}}]}`, `${object|spec.paused of apps/v1/deployments is true or false, not a string`},
+		// what is in namespaces, and what is not
+		{`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x}}}}]}`, `metadata|v1/secrets are in namespaces, and this says none: write metadata.namespace: "${object.metadata.namespace}"`},
+		{`{actions: [{create: {apiVersion: v1, kind: Secret, metadata: {name: x, namespace: null}}}]}`, `metadata|v1/secrets are in namespaces`},
+		{`{actions: [{delete: {resource: v1/secrets, name: x}}]}`, `v1/secrets|v1/secrets are in namespaces, and this says none: write namespace: "${object.metadata.namespace}"`},
+		{`{actions: [{apply: {resource: v1/nodes, object: {metadata: {name: x, namespace: shop}}}}]}`, `shop|v1/nodes are in no namespace: leave metadata.namespace out`},
+		{`{actions: [{patch: {resource: v1/nodes, name: x, namespace: "${object.metadata.namespace}", merge: {a: b}}}]}`, `${object|v1/nodes are in no namespace: leave namespace out`},
+		// names that no object has
+		{`{actions: [{delete: {name: $NAME}}]}`, `$NAME|no object of apps/v1/deployments is named "$NAME": write lower-case letters, digits, - and .; an expression is written ${…}, such as ${object.metadata.name}`},
+		{`{actions: [{delete: {resource: example.com/v1/others, name: $NAME}}]}`, `$NAME|no object is named "$NAME"; an expression is written`},
+		{`{actions: [{delete: {name: Web_Svc}}]}`, `Web_Svc|no object of apps/v1/deployments is named "Web_Svc"`},
+		{`{actions: [{delete: {name: x, namespace: My Shop}}]}`, `My Shop|no namespace is named "My Shop": write lower-case letters, digits and -`},
+		// texts that are no base64, and values that are no texts
+		{`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: y}, data: {password: hunter2}}}}]}`, `hunter2|data of v1/secrets has values in base64: write it in stringData, or as "${toBase64(…)}"`},
+		{`{actions: [{patch: {resource: v1/secrets, name: x, namespace: y, merge: {data: {password: hunter2}}}}]}`, `hunter2|data of v1/secrets`},
+		{`{actions: [{event: {reason: X, message: "of ${object.metadata.labels}"}}]}`, `object.metadata.labels|metadata.labels of apps/v1/deployments is a map within a longer string: use join or toJSON`},
+		{`{handler: log, payload: {a: "of ${filter(object.spec.containers, .port > 1)}"}}`, `filter|this is a list within a longer string`},
 		// what other tools evaluate, and lines that end
-		{`{actions: [{event: {name: "of-{{ .metadata.name }}", reason: X}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.metadata.name}`},
+		{`{actions: [{event: {name: "of-{{ .metadata.name }}", reason: X}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm: write object.metadata.name in`},
+		{`{actions: [{delete: {name: "deny-{{ .Namespace }}"}}]}`, `{{ .Names|{{ }} is the syntax of Go and Helm: write object.metadata.namespace`},
+		{`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x, namespace: "{{ namespace }}"}}}}]}`, `{{ namespace|{{ }} is the syntax of Go and Helm: write object.metadata.namespace`},
+		{`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: "$(NAME)"}}}}]}`, `$(NAME|$( ) is the syntax`},
 		{`{actions: [{delete: {namespace: "{{ .metadata.namespace }}", name: x}}]}`, `{{ .metadata|{{ }} is the syntax`},
 		{`{actions: [{delete: {name: x, uid: "{{ .metadata.uid }}"}}]}`, `{{ .metadata|{{ }} is the syntax`},
 		{`{actions: [{delete: {name: x, resourceVersion: "{{ .metadata.resourceVersion }}"}}]}`, `{{ .metadata|{{ }} is the syntax`},
-		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm, and stays as it is here: write ${object.spec.owner.name}`},
+		{`{actions: [{delete: {name: "{{- .spec.owner.name -}}"}}]}`, `{{- .spec|{{ }} is the syntax of Go and Helm: write object.spec.owner.name in`},
 		{`{actions: [{patch: {merge: {spec: {replicas: "${object.spec.replicas}\n"}}}}]}`, `${object|spec.replicas of apps/v1/deployments is a number, not a string: a block below | ends with a line break, and so is text; write |-`},
 		{`{where: object.metadata.namespace == "a" and object.metadata.namespace == "b", handler: log}`, `object.metadata.namespace == "a"|the condition is never true: object.metadata.namespace has one value at a time`},
 		{`{events: [added], when: 'object.spec.paused and (object.metadata.name in ["a", "b"] and object.metadata.name == "c")', handler: log}`, `object.spec.paused|the condition is never true: object.metadata.name has one value at a time`},
@@ -200,6 +236,9 @@ func TestTextsCutByComments(t *testing.T) {
 		"payload:\n    text: of ${len(filter(object.spec.containers, #.port > 1))}": hint,
 		"where: object.spec.paused == # the rest is missing":                        hint,
 		"where: any(object.spec.containers, .port > 1":                              "unexpected end of the expression",
+		"payload:\n    text: Pod restarts #${object.metadata.name}":                 hint,
+		"payload:\n    text: restarts #often":                                       hint,
+		"payload:\n    text: nothing # of a comment":                                "for the text itself",
 		"where: object.spec.paused # and this is a comment":                         "",
 		"where: |-\n    any(object.spec.containers, #.port > 1)":                    "",
 		"where: >-\n    any(object.spec.containers, #.port > 1":                     "unexpected end of the expression",
@@ -246,6 +285,32 @@ spec: {resource: apps/v1/deploymnts}
 	}
 }
 
+// A resource that Kubernetes no longer serves is named with the group and version that it has now.
+func TestMovedResources(t *testing.T) {
+	t.Parallel()
+	for resource, want := range map[string]string{
+		"extensions/v1beta1/ingresses":                 "there is no resource extensions/v1beta1/ingresses: write networking.k8s.io/v1/ingresses",
+		"autoscaling/v2beta2/horizontalpodautoscalers": "there is no resource autoscaling/v2beta2/horizontalpodautoscalers: write autoscaling/v2/horizontalpodautoscalers",
+		"policy/v1beta1/poddisruptionbudgets":          "there is no resource policy/v1beta1/poddisruptionbudgets: write policy/v1/poddisruptionbudgets",
+		"batch/v2/jobs":                                "", // some day, perhaps
+		"serving.knative.dev/v1/services":              "",
+		"example.com/v1/others":                        "",
+	} {
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte("{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: s}, " +
+			"spec: {resource: " + resource + "}}")}})
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
+		}
+		got := ""
+		for _, misfit := range plan.Misfits(cfg, known{}) {
+			got += misfit.Message
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+}
+
 // misfits checks a rule about deployments.
 func misfits(t *testing.T, rule string) []plan.Misfit {
 	t.Helper()
@@ -282,6 +347,14 @@ func TestNoMisfits(t *testing.T) {
 		`{actions: [{apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: "${object.metadata.labels}"}}}]}`,
 		`{actions: [{apply: {resource: v1/configmaps, object: "${ {metadata: {name: \"x\"}} }"}}]}`,
 		`{actions: [{apply: {resource: example.com/v1/others, object: {metadata: {name: x}, any: {thing: 1}}}}]}`,
+		`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: y}, data: {a: aHVudGVyMg==, b: "${toBase64(object.metadata.name)}", c: "", d: null}, stringData: {e: hunter2}}}}]}`,
+		`{actions: [{apply: {resource: v1/nodes, object: {metadata: {name: x, namespace: "${get(object, \"x\")}"}}}}]}`,
+		`{actions: [{delete: {name: x}}, {delete: {resource: apps/v1/deployments, name: x}}, {event: {reason: X}}]}`,
+		`{actions: [{delete: {resource: rbac.authorization.k8s.io/v1/clusterroles, name: "system:My_Role"}}, {delete: {resource: example.com/v1/others, name: My_Own:x}}]}`,
+		`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: "${object.metadata.namespace}"}}}}]}`,
+		`{actions: [{apply: {resource: v1/secrets, object: {metadata: "${object.metadata}"}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: '${object.spec.replicas ?? 1}', strategy: '${object.metadata.labels.s ?? "Recreate"}'}}}}]}`,
+		`{actions: [{patch: {merge: {spec: {replicas: '${get(object, "x") ?? 1}', paused: '${object.spec.paused ?? nil}'}}}}]}`,
 		`{actions: [{create: {resource: apps/v1/reviews, object: {metadata: {name: x}}}}]}`,
 		`{actions: [{event: {reason: X, message: "the template {{ .status.phase }} is broken"}}]}`,
 		`{events: [updated], actions: [{if: old == nil, event: {reason: X}}]}`, // a Secret after a restart
@@ -355,5 +428,55 @@ spec: {source: cms, handler: h}
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The namespace of an object that is in none is always nil.
+func TestNamespacesOfSourcesWithout(t *testing.T) {
+	t.Parallel()
+	for resource, want := range map[string]string{
+		"v1/namespaces": `object.metadata.namespace is always nil: v1/namespaces are in no namespace; write metadata.namespace: "${object.metadata.name}"`,
+		"v1/nodes":      `object.metadata.namespace is always nil: v1/nodes are in no namespace; write metadata.namespace: NAME`,
+		"v1/things":     "",
+	} {
+		cfg, mistakes := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(`
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: s}
+spec: {resource: ` + resource + `}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: r}
+spec: {source: s, actions: [{apply: {apiVersion: v1, kind: Secret, metadata: {name: x, namespace: "${object.metadata.namespace}"}}}]}
+`)}})
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
+		}
+		got := ""
+		for _, misfit := range plan.Misfits(cfg, known{}) {
+			got += misfit.Message
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+}
+
+// A payload that is a text with a path in it says how to write the two together.
+func TestPathsWithinTexts(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]string{
+		"Pod object.metadata.name restarts": `; a text with values in it is written "Pod ${object.metadata.name} restarts"`,
+		"restarts of object.metadata.name.": `; a text with values in it is written "restarts of ${object.metadata.name}."`,
+		"object.metadata.name object.kind":  "",
+		"let x object.metadata.name":        "",
+	} {
+		text := strings.TrimSuffix(sources, "\n") + "\n  handler: log\n  payload: {text: " + payload + "}\n"
+		cfg, _ := config.Parse([]config.File{{Path: "a.yaml", Data: []byte(text)}})
+		_, mistakes := plan.Compile(cfg)
+		if len(mistakes) != 1 || !strings.HasSuffix(mistakes[0].Message, want) || want == "" && strings.Contains(mistakes[0].Message, "values in it") {
+			t.Errorf("%s: %v, want %q", payload, mistakes, want)
+		}
 	}
 }

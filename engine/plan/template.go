@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/internal/othersyntax"
 )
 
 // payload compiles a payload. It returns nil if there is none.
@@ -70,11 +72,9 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 	switch {
 	case err != nil:
 		b.mistaken(v.Text, err)
+	case b.hasOtherSyntax(v.Text):
 	case keepNil:
 		b.checkNotExpression(v.Text, o)
-	case foreign.MatchString(v.Text.String()):
-		b.mistake(v.Text, "%s is the syntax of another tool: write ${…}, "+
-			"such as ${object.metadata.name}", foreign.FindString(v.Text.String()))
 	case program == nil && forgotten.MatchString(literal):
 		if _, err := expr.Compile(literal, o); err == nil {
 			b.mistake(v.Text, "this is the text itself; "+
@@ -90,18 +90,39 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 // hintForText returns what follows the message about a payload if the payload is probably a text
 // that needs quotes, or "".
 func hintForText(message, payload string) string {
-	if strings.Contains(message, "; ") || !prose.MatchString(payload) {
+	first, _, _ := strings.Cut(payload, " ")
+	isProse := pathInProse.MatchString(payload) && !slices.Contains([]string{"let", "if", "not"}, first)
+	if isProse && !strings.Contains(message, "; ") {
+		text := paths.ReplaceAllString(payload, "${1}$${$2}")
+		return fmt.Sprintf("; a text with values in it is written %q", text)
+	}
+	if strings.Contains(message, "; ") || strings.HasPrefix(message, "# ") || !prose.MatchString(payload) {
 		return ""
 	}
 	return fmt.Sprintf("; for the text itself write '%q'", payload)
 }
 
+var (
+	// pathInProse matches words with the path of a field among them.
+	pathInProse = regexp.MustCompile(
+		`^[A-Za-z][a-z'-]*([,:;]? [\w'-]+)*[,:;]? (object|old|item)(\.\w+)+[.!?]?([,:;]? [\w.'-]+)*[.!?]?$`)
+	paths = regexp.MustCompile(`( )((?:object|old|item)(?:\.\w+)+)`)
+)
+
 // prose matches words, one or several.
 var prose = regexp.MustCompile(`^[A-Za-z][\w'-]*([,.:;!?]? [\w'-]+)*[.!?]?$`)
 
-// foreign matches the beginning of an expression as other tools write it. It leaves alone what an
-// object may well hold, such as a template of Argo or Tekton.
-var foreign = regexp.MustCompile(`\{\{-?\s*\.?(object|old)\.|\$\((object|old|item)\.`)
+// hasOtherSyntax reports an expression that is written as other tools do, and is certainly meant for
+// informd. It leaves alone what an object may well hold, such as a template of Argo or Tekton.
+func (b *builder) hasOtherSyntax(text config.Text) bool {
+	for other := range othersyntax.All(text.String()) {
+		if other.IsOurs {
+			b.mistakes = append(b.mistakes, text.Mistake(other.Offset, other.Advice))
+			return true
+		}
+	}
+	return false
+}
 
 // forgotten matches texts that look like an expression whose ${ and } the author forgot.
 var forgotten = regexp.MustCompile(

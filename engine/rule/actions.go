@@ -57,6 +57,7 @@ type ActionTemplate struct {
 	Namespace, Name, UID, ResourceVersion *Template
 	Elsewhere                             bool
 	Object                                *Template
+	IsManifest                            bool // Object stands below the verb itself
 	PatchType                             string
 	Patch                                 *Template
 	Reason, Message                       *Template
@@ -222,7 +223,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	}
 	var err error
 	if t.Object != nil {
-		if err = e.object(t, &out); err != nil {
+		if err = e.object(t, &out); err != nil && !t.IsManifest {
 			err = at("object", err)
 		}
 	} else {

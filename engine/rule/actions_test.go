@@ -198,12 +198,15 @@ func TestActionsThatCannotBeMade(t *testing.T) {
 		of.Object.Require("data", "x")
 		return of
 	}
+	pasted := applying(t, `{"metadata":{"name":"${object.no}"}}`)
+	pasted.IsManifest = true
 	operation := text(`[{"op":"add","path":"/a","value":"${object.no}"}]`)
 	operation.Items[0].Require("value")
 	for _, test := range []struct {
 		of   ActionTemplate
 		want string
 	}{
+		{pasted, "actions[0].apply.metadata.name: it is nil"},
 		{applying(t, `{"metadata":{"name":"${object.no}"}}`), "actions[0].apply.object.metadata.name: it is nil"},
 		{required(applying(t, `{"metadata":{"name":"${object.no}"}}`)), "actions[0].apply.object.metadata.name: it is nil"},
 		{required(applying(t, `{"metadata":{"name":"a","namespace":"${object.no}"}}`)), "actions[0].apply.object.metadata.namespace: it is nil"},

@@ -13,7 +13,8 @@ import (
 // like either.
 type Catalog struct {
 	types    map[schema.GroupVersionResource]Type
-	statuses map[schema.GroupVersionResource]statusKnown
+	statuses answers // whether they have the subresource status
+	scopes   answers // whether they are in namespaces
 	served   map[schema.GroupVersion][]string
 	kinds    map[schema.GroupVersionKind]string
 	metadata *node // ObjectMeta; nil: nothing is known of it
@@ -24,7 +25,8 @@ type Catalog struct {
 func NewCatalog(like *Catalog) *Catalog {
 	c := &Catalog{
 		types:    make(map[schema.GroupVersionResource]Type),
-		statuses: make(map[schema.GroupVersionResource]statusKnown),
+		statuses: make(answers),
+		scopes:   make(answers),
 		served:   make(map[schema.GroupVersion][]string),
 		kinds:    make(map[schema.GroupVersionKind]string),
 	}
@@ -40,25 +42,27 @@ func (c *Catalog) Of(resource schema.GroupVersionResource) (t Type, ok bool) {
 	return t, ok
 }
 
-// statusKnown says what is known of the subresource status.
-type statusKnown uint8
+// answer is what is known of a question about a resource.
+type answer uint8
 
 const (
-	nothingKnown statusKnown = iota // also of what one definition has and another has not
-	withStatus
-	withoutStatus
+	unknown answer = iota // also where one definition says yes and another no
+	yes
+	no
 )
 
-// setStatus records whether a resource has the subresource status.
-func (c *Catalog) setStatus(of schema.GroupVersionResource, has bool) {
-	is := withoutStatus
-	if has {
-		is = withStatus
+// answers has what is known of a question, by resource.
+type answers map[schema.GroupVersionResource]answer
+
+func (a answers) set(of schema.GroupVersionResource, isSo bool) {
+	is := no
+	if isSo {
+		is = yes
 	}
-	if before, ok := c.statuses[of]; ok && before != is {
-		is = nothingKnown
+	if before, ok := a[of]; ok && before != is {
+		is = unknown
 	}
-	c.statuses[of] = is
+	a[of] = is
 }
 
 // HasStatus reports whether a resource has the subresource status. With it, the API server drops what
@@ -66,7 +70,14 @@ func (c *Catalog) setStatus(of schema.GroupVersionResource, has bool) {
 // other fields but metadata. known is false if the Catalog does not know.
 func (c *Catalog) HasStatus(resource schema.GroupVersionResource) (has, known bool) {
 	is := c.statuses[resource]
-	return is == withStatus, is != nothingKnown
+	return is == yes, is != unknown
+}
+
+// IsNamespaced reports whether the objects of a resource are in namespaces. known is false if the
+// Catalog does not know.
+func (c *Catalog) IsNamespaced(resource schema.GroupVersionResource) (is, known bool) {
+	scope := c.scopes[resource]
+	return scope == yes, scope != unknown
 }
 
 // ResourceOf returns the plural name of the resource whose objects have a kind, or "" if the Catalog
@@ -99,6 +110,7 @@ type definition struct {
 	Kind       string `json:"kind"`
 	Spec       struct {
 		Group string `json:"group"`
+		Scope string `json:"scope"`
 		Names struct {
 			Plural string `json:"plural"`
 			Kind   string `json:"kind"`
@@ -149,7 +161,10 @@ func (c *Catalog) AddDefinition(text []byte) error {
 		}
 		c.add(resource, d.Spec.Names.Kind, n)
 		if d.APIVersion == "apiextensions.k8s.io/v1" { // v1beta1 has them elsewhere, too
-			c.setStatus(resource, version.Subresources.Status != nil)
+			c.statuses.set(resource, version.Subresources.Status != nil)
+		}
+		if scope := d.Spec.Scope; scope != "" {
+			c.scopes.set(resource, scope == "Namespaced")
 		}
 	}
 	return nil

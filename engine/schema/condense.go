@@ -46,6 +46,9 @@ func Condense(documents ...[]byte) ([]byte, error) {
 			}
 			list := prefix + k.Version + "/" + resource.Resource
 			out.Paths[list] = of
+			if is, known := d.isNamespaced(at); known {
+				out.Paths[pathOfOne(list, is)] = operations{}
+			}
 			if haveStatus[at] {
 				out.Paths[list+statusPath] = operations{}
 			}

@@ -99,11 +99,38 @@ func (c *Catalog) AddOpenAPI(text []byte) error {
 		if n := types[k]; ok && n != nil {
 			c.add(resource, k.Kind, n)
 			if known {
-				c.setStatus(resource, haveStatus[at])
+				c.statuses.set(resource, haveStatus[at])
+			}
+			if is, known := d.isNamespaced(at); known {
+				c.scopes.set(resource, is)
 			}
 		}
 	}
 	return nil
+}
+
+const inNamespace = "/namespaces/{namespace}/"
+
+// pathOfOne returns the path of a single object. list is the path that lists the objects of all
+// namespaces.
+func pathOfOne(list string, isNamespaced bool) string {
+	if isNamespaced {
+		list = path.Dir(list) + inNamespace + path.Base(list)
+	}
+	return list + "/{name}"
+}
+
+// isNamespaced reports whether the objects that a path lists are in namespaces. known is false if the
+// document does not say, and for the list of one namespace.
+func (d *document) isNamespaced(list string) (is, known bool) {
+	if strings.Contains(list, inNamespace) {
+		return false, false
+	}
+	if _, ok := d.Paths[pathOfOne(list, true)]; ok {
+		return true, true
+	}
+	_, ok := d.Paths[pathOfOne(list, false)]
+	return false, ok
 }
 
 // statusPath ends the path of the subresource status, behind the path that lists the objects.
@@ -118,7 +145,7 @@ func (d *document) withStatus() (lists map[string]bool, known bool) {
 		if list, ok := strings.CutSuffix(at, statusPath); ok {
 			lists[list] = true
 			// The objects of all namespaces have a list of their own.
-			lists[strings.Replace(list, "/namespaces/{namespace}/", "/", 1)] = true
+			lists[strings.Replace(list, inNamespace, "/", 1)] = true
 		}
 	}
 	return lists, known

@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -30,7 +32,15 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := []byte(strings.ReplaceAll(string(condensed), "/{name}/status", "")) // without these paths
+	var paths map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(condensed, &paths); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(paths["paths"], func(at string, _ json.RawMessage) bool { return strings.Contains(at, "{name}") })
+	old, err := json.Marshal(paths) // an older informd kept no paths of single objects
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		text             []byte
 		trees, woods, is bool // whether it is known
@@ -47,6 +57,10 @@ func TestStatus(t *testing.T) {
 			has, known := c.HasStatus(k8s.GroupVersionResource{Group: "x", Version: "v1", Resource: resource})
 			if has != want || known != test.is {
 				t.Errorf("%s: %s: %t, %t", name, resource, has, known)
+			}
+			is, known := c.IsNamespaced(k8s.GroupVersionResource{Group: "x", Version: "v1", Resource: resource})
+			if is != (test.is && resource == "trees") || known != test.is {
+				t.Errorf("%s: %s is namespaced: %t, %t", name, resource, is, known)
 			}
 		}
 	}
@@ -76,6 +90,27 @@ func TestStatus(t *testing.T) {
 	} {
 		if has, known := c.HasStatus(resource); [2]bool{has, known} != want {
 			t.Errorf("%v: %t, %t; want %v", resource, has, known, want)
+		}
+	}
+}
+
+// A CustomResourceDefinition says whether its objects are in namespaces.
+func TestScopesOfDefinitions(t *testing.T) {
+	t.Parallel()
+	c := NewCatalog(nil)
+	for _, spec := range []string{
+		`"scope": "Namespaced", "names": {"plural": "trees"}`, `"scope": "Cluster", "names": {"plural": "woods"}`,
+		`"names": {"plural": "bushes"}`,
+	} {
+		if err := c.AddDefinition([]byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"spec": {"group": "x", "versions": [{"name": "v1"}], ` + spec + `}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for resource, want := range map[string][2]bool{"trees": {true, true}, "woods": {false, true}, "bushes": {false, false}} {
+		is, known := c.IsNamespaced(k8s.GroupVersionResource{Group: "x", Version: "v1", Resource: resource})
+		if [2]bool{is, known} != want {
+			t.Errorf("%s: %t, %t; want %v", resource, is, known, want)
 		}
 	}
 }

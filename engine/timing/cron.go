@@ -2,6 +2,7 @@ package timing
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,9 @@ var cronNames = map[string]string{
 	"@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
+// clock matches a time of the day.
+var clock = regexp.MustCompile(`^0?(\d{1,2}):0?(\d{1,2})$`)
+
 // parseCron reads an expression with five fields, or one of cronNames. An error names the expression
 // and the field.
 func parseCron(expression string) (*cron, error) {
@@ -59,6 +63,14 @@ func parseCron(expression string) (*cron, error) {
 			"night, @hourly, @daily or %s", expression, AtStart)
 	}
 	texts := strings.Fields(long)
+	if m := clock.FindStringSubmatch(strings.TrimSpace(long)); m != nil {
+		return nil, fmt.Errorf("%q is no cron expression: write \"%s %s * * *\" for every day at that "+
+			"time", expression, m[2], m[1])
+	}
+	if len(texts) == 1 {
+		return nil, fmt.Errorf("%q is no cron expression, which has five fields: minute, hour, day of the "+
+			"month, month, day of the week, such as \"0 19 * * *\"", expression)
+	}
 	if len(texts) != len(cronFields) {
 		return nil, fmt.Errorf("%q has %d fields; a cron expression has five: "+
 			"minute, hour, day of the month, month, day of the week", expression, len(texts))

@@ -83,6 +83,9 @@ func TestSeveralExpressions(t *testing.T) {
 
 func TestMistakenSchedules(t *testing.T) {
 	for _, test := range []struct{ cron, zone, want string }{
+		{"19:00", "", `"19:00" is no cron expression: write "0 19 * * *" for every day at that time`},
+		{"07:05", "", `"07:05" is no cron expression: write "5 7 * * *" for every day at that time`},
+		{"nightly", "", `"nightly" is no cron expression, which has five fields: minute, hour, day of the month, month, day of the week, such as "0 19 * * *"`},
 		{"0 3 * *", "", `"0 3 * *" has 4 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
 		{"0 0 3 * * *", "", `"0 0 3 * * *" has 6 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
 		{"0 25 * * *", "", `"0 25 * * *" is no cron expression: "25" is no hour, which goes from 0 to 23`},

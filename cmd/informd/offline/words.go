@@ -1,7 +1,10 @@
 package offline
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"regexp"
 	"strings"
 
@@ -46,8 +49,27 @@ func describeUnused(cfg *config.Config, p *plan.Plan) string {
 	return wrap("nothing uses "+strings.Join(unused, ", ")) + "\n"
 }
 
+// describeMissing returns a line for each program of a handler that is not on this machine, or "".
+// The program may be where informd runs, in a container for example.
+func describeMissing(cfg *config.Config) string {
+	var b strings.Builder
+	for _, h := range cfg.Handlers {
+		if len(h.Command) == 0 {
+			continue
+		}
+		program := h.Command[0]
+		_, err := exec.LookPath(program)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			fmt.Fprintf(&b, "handler %s: its program %s does not exist here\n",
+				h.Name, cli.Visible(program))
+		}
+	}
+	return b.String()
+}
+
 // cut matches a comment that is probably the rest of the text before it, such as "rollout #3 of 5".
-var cut = regexp.MustCompile(`^#(\d|\S*\$\{)`)
+// Most authors write a space behind the # of a comment.
+var cut = regexp.MustCompile(`^#[^\s#]`)
 
 // describeCut returns a line for each text of a rule that seems to go on in a comment of YAML, and for
 // each message that seems to wait for Go or Helm.
@@ -78,7 +100,7 @@ func describeCut(cfg *config.Config) string {
 			} {
 				look(v)
 			}
-			if is, found := plan.GoTemplate(a.Message); found {
+			if is, found := plan.OtherSyntax(a.Message, false); found {
 				fmt.Fprintf(&b, "%s: %s\n", is.Position, is.Message)
 			}
 		}

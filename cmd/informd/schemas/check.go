@@ -64,6 +64,16 @@ func (l layers) HasStatus(resource k8s.GroupVersionResource) (has, known bool) {
 	return false, false
 }
 
+// IsNamespaced asks the catalog that counts.
+func (l layers) IsNamespaced(resource k8s.GroupVersionResource) (is, known bool) {
+	for _, catalog := range l {
+		if _, ok := catalog.Of(resource); ok {
+			return catalog.IsNamespaced(resource)
+		}
+	}
+	return false, false
+}
+
 // Resources returns those of a group and version of Kubernetes' own.
 func (l layers) Resources(of k8s.GroupVersion) (all []string) {
 	if len(l[len(l)-1].Resources(of)) == 0 {

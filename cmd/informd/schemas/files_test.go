@@ -53,6 +53,24 @@ func TestBuiltInStatus(t *testing.T) {
 	}
 }
 
+// Whether objects are in namespaces is known of all that are built in.
+func TestBuiltInScopes(t *testing.T) {
+	t.Parallel()
+	catalog, _ := BuiltIn()
+	for resource, want := range map[k8s.GroupVersionResource]bool{
+		{Version: "v1", Resource: "pods"}:                                             true,
+		{Version: "v1", Resource: "nodes"}:                                            false,
+		{Version: "v1", Resource: "namespaces"}:                                       false,
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}:      true,
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}: false,
+		{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}:          false,
+	} {
+		if is, known := catalog.IsNamespaced(resource); is != want || !known {
+			t.Errorf("%v is in namespaces: %t, known: %t; want %t", resource, is, known, want)
+		}
+	}
+}
+
 const thing = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
