@@ -106,7 +106,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 # detector does not look into what only computes and shares nothing: go-plugin makes a certificate for
 # each process.
 TEST := GORACE=atexit_sleep_ms=0 go test -vet=off -timeout 20m
-RACED := $(addprefix ./engine/,. action dispatch measure queue source state trail) \
+RACED := $(addprefix ./engine/,. action dispatch measure queue source state state/disk state/log trail) \
 	$(addprefix ./plugins/,host host/cache host/outbox host/output host/process host/remote host/session \
 	host/shim serve builtin/exec builtin/log builtin/webhook) ./cmd/informd/control ./cmd/informd/daemon
 RACE := -race $(foreach package,crypto/internal/fips140/... compress/flate regexp/...,-gcflags=$(package)=-race=false)

@@ -52,9 +52,9 @@ func (r *reader) grant(n *yaml.Node, what string) (Grant, bool) {
 	if f.at == nil {
 		return Grant{}, false
 	}
-	resource := f.need("resource")
+	resource := f.get("resource")
 	g := Grant{
-		Verbs: r.verbs(f.need("verbs"), what+".verbs"),
+		Verbs: r.verbs(f.get("verbs"), what+".verbs"),
 		Namespaces: r.set(f.get("namespaces"), what+".namespaces", "names", func(s string) string {
 			return notLabel("namespace", s)
 		}),

@@ -154,8 +154,8 @@ func (r *reader) bareExpression(n *yaml.Node, what string) Text {
 func (r *reader) verb(a *Action, f mapping) {
 	field := func(name string) *Value { return r.template(f.get(name), f.path+name) }
 	if a.Verb == Apply || a.Verb == Create {
-		a.target(r, f.need("resource"), f.path+"resource")
-		a.Object = r.object(f.need("object"), f.path+"object")
+		a.target(r, f.get("resource"), f.path+"resource")
+		a.Object = r.object(f.get("object"), f.path+"object")
 		return
 	}
 	a.target(r, f.get("resource"), f.path+"resource")
@@ -168,14 +168,14 @@ func (r *reader) verb(a *Action, f mapping) {
 	case Patch:
 		a.JSONPatch, a.Patch = r.patch(f)
 	case Event:
-		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
+		a.Reason, a.Message = r.template(f.get("reason"), f.path+"reason"), field("message")
 		reason := f.get("reason")
 		r.endsWithBreak(reason, f.path+"reason")
 		if t := a.Reason; t != nil && !isEventReason(t) {
 			r.mistake(reason, "%sreason must be one word in CamelCase, "+
 				"such as Quarantined, of at most 128 letters and digits", f.path)
 		}
-		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
+		a.Warning = f.boolean("warning")
 	}
 }
 
@@ -337,7 +337,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 		if f.at == nil {
 			continue
 		}
-		for _, pointer := range []*yaml.Node{f.need("path"), f.get("from")} {
+		for _, pointer := range []*yaml.Node{f.get("path"), f.get("from")} {
 			if pointer == nil || pointer.Kind != yaml.ScalarNode || pointer.Value == "" {
 				continue
 			}
@@ -346,7 +346,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 					"/"+pointer.Value)
 			}
 		}
-		op := f.need("op")
+		op := f.get("op")
 		if op == nil || strings.Contains(op.Value, "${") {
 			continue
 		}
@@ -363,7 +363,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 
 // prune reads spec.prune: whether the rule deletes what it applied and no longer applies.
 func (r *reader) prune(spec mapping, rule Rule) bool {
-	prune := r.boolean(spec.get("prune"), "spec.prune")
+	prune := spec.boolean("prune")
 	switch {
 	case !prune || len(rule.Actions) == 0 || !spec.has("source"):
 	case !slices.ContainsFunc(rule.Actions, Action.Prunes):

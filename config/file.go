@@ -129,7 +129,7 @@ func (f *file) mistake(offset int, message string) Mistake {
 	snippet, caret := window(f.text[start:end], at-start)
 	return Mistake{
 		Position: pos, EndColumn: pos.Column + utf8.RuneCountInString(word(f.text[at:end])),
-		Message: printable(message), Snippet: snippet, caret: caret,
+		Message: shown(message), Snippet: snippet, caret: caret,
 	}
 }
 

@@ -30,6 +30,11 @@ func (f fields) named(name string) field {
 	return f[slices.IndexFunc(f, func(one field) bool { return one.name == name })]
 }
 
+// require reports whether the field of that name is there and required.
+func (f fields) require(name string) bool {
+	return slices.ContainsFunc(f, func(one field) bool { return one.name == name && one.isRequired })
+}
+
 // only returns the fields of these names, in their order.
 func (f fields) only(names ...string) fields {
 	out := make(fields, len(names))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,12 +25,12 @@ func (r *reader) manifest(root *yaml.Node) {
 		return
 	}
 	top := r.mapping(root, root, "", manifestFields)
-	r.apiVersion(top.need("apiVersion"))
-	kind := r.kind(top.need("kind"))
+	r.apiVersion(top.get("apiVersion"))
+	kind := r.kind(top.get("kind"))
 	r.fileFits(kind, top.value["kind"])
 	name := r.metadata(kind, top)
 
-	spec := top.need("spec")
+	spec := top.get("spec")
 	switch at := top.key["spec"]; kind {
 	case kindSource:
 		r.source(spec, at, name)
@@ -167,7 +168,7 @@ func (r *reader) kind(n *yaml.Node) string {
 // metadata reads the name and records that its kind has it. If the kind is unknown, every kind has
 // it, so that references to it are not called dangling.
 func (r *reader) metadata(kind string, top mapping) Text {
-	n := top.need("metadata")
+	n := top.get("metadata")
 	if n == nil {
 		return Text{}
 	}
@@ -175,7 +176,7 @@ func (r *reader) metadata(kind string, top mapping) Text {
 	for _, field := range []string{"labels", "annotations"} {
 		r.marks(metadata.get(field), "metadata."+field)
 	}
-	node := metadata.need("name")
+	node := metadata.get("name")
 	name := r.str(node, "metadata.name")
 	if name == "" {
 		return Text{}
@@ -220,16 +221,14 @@ func (r *reader) marks(n *yaml.Node, what string) {
 
 // notLabel says what is wrong with s as a DNS label, or returns "".
 func notLabel(what, s string) string {
-	ok := s != "" && len(s) <= maxName && s[0] != '-' && s[len(s)-1] != '-'
-	for i := range len(s) {
-		ok = ok && isNameByte(s[i])
-	}
-	if ok {
+	if dnsLabels.MatchString(s) {
 		return ""
 	}
 	return fmt.Sprintf("%s %s is not a DNS label: "+
 		"lower-case letters, digits and -, a letter or digit at both ends, at most %d characters",
 		what, quote(s), maxName)
 }
+
+var dnsLabels = regexp.MustCompile(aDNSLabel.pattern)
 
 func isNameByte(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '-' }

@@ -62,9 +62,9 @@ func (r *reader) metrics(n *yaml.Node, checkType func(at *yaml.Node, m Metric)) 
 		what := fmt.Sprintf("spec.metrics[%d]", i)
 		spec := r.mapping(item, item, what, metricFields)
 		m := Metric{
-			Help:      r.str(spec.get("help"), what+".help"),
+			Help:      spec.str("help"),
 			IsCounter: spec.choice("type") == 1,
-			Value:     r.expression(spec.get("value"), what+".value"),
+			Value:     spec.expression("value"),
 			Labels:    r.metricLabels(spec.get("labels"), what+".labels"),
 			Series:    spec.whole("series"),
 		}
@@ -72,7 +72,7 @@ func (r *reader) metrics(n *yaml.Node, checkType func(at *yaml.Node, m Metric)) 
 			r.mistake(spec.get("help"), "%s.help has %d bytes, more than %d",
 				what, len(m.Help), maxMetricHelp)
 		}
-		at := spec.need("name")
+		at := spec.get("name")
 		m.Name = r.str(at, what+".name")
 		if spec.has("type") && r.reported[spec.value["type"]] { // a mistake is enough
 			m.IsCounter = strings.HasSuffix(m.Name, counterSuffix)

@@ -20,9 +20,9 @@ type Position struct {
 
 func (p Position) String() string {
 	if p.Line == 0 {
-		return printable(p.File)
+		return shown(p.File)
 	}
-	return fmt.Sprintf("%s:%d:%d", printable(p.File), p.Line, p.Column)
+	return fmt.Sprintf("%s:%d:%d", shown(p.File), p.Line, p.Column)
 }
 
 // Mistake is one thing that is wrong with a manifest.

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // Bounds on the input.
@@ -59,9 +59,9 @@ func noManifest(paths []string) Mistake {
 		return Mistake{Message: "no manifest: there is no file to read"}
 	case n > 3:
 		return Mistake{Message: fmt.Sprintf("no manifest in %s and %d more files",
-			printable(strings.Join(paths[:3], ", ")), n-3)}
+			shown(strings.Join(paths[:3], ", ")), n-3)}
 	default:
-		return Mistake{Message: "no manifest in " + printable(strings.Join(paths, ", "))}
+		return Mistake{Message: "no manifest in " + shown(strings.Join(paths, ", "))}
 	}
 }
 

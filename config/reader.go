@@ -51,13 +51,17 @@ type mapping struct {
 	key    map[string]*yaml.Node
 	value  map[string]*yaml.Node
 
-	hasUnknown bool // a field that is reported
+	missing    map[string]bool // required fields that are reported
+	hasUnknown bool            // a field that is reported
 }
 
 // mapping reads the fields of n, and reports those that are not known. at is where to report missing
 // ones.
 func (r *reader) mapping(n, at *yaml.Node, path string, known fields) mapping {
-	f := mapping{reader: r, fields: known, at: at, key: map[string]*yaml.Node{}, value: map[string]*yaml.Node{}}
+	f := mapping{
+		reader: r, fields: known, at: at, key: map[string]*yaml.Node{}, value: map[string]*yaml.Node{},
+		missing: map[string]bool{},
+	}
 	if path != "" {
 		f.path = path + "."
 	}
@@ -163,20 +167,34 @@ const ofSource = "it is a field of the Source"
 // has reports whether the manifest has the field, whatever its value, or means to.
 func (f mapping) has(name string) bool { return f.key[name] != nil }
 
-// get returns the value of a field, or nil if it is absent or reported.
+// get returns the value of a field, or nil if it is absent or reported. It reports a missing one that
+// the table requires.
 func (f mapping) get(name string) *yaml.Node {
-	return f.valueOf(name, ": give it one or leave it out")
+	if !f.fields.require(name) {
+		return f.valueOf(name, leaveOut)
+	}
+	if !f.has(name) && f.at != nil && !f.missing[name] {
+		f.missing[name] = true
+		// several fields may be missing at one place
+		missing := f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing")
+		f.reader.mistakes = append(f.reader.mistakes, missing)
+	}
+	return f.valueOf(name, "")
 }
 
-// meant is get, also for a misspelt field, which is reported already. It spares authors the mistakes
-// that follow from one that is missing.
+// leaveOut advises what to do with an optional field that has no value.
+const leaveOut = ": give it one or leave it out"
+
+// meant is get for an optional field, also for a misspelt one, which is reported already. It spares
+// authors the mistakes that follow from one that is missing.
 func (f mapping) meant(name string) *yaml.Node {
 	if key := f.key[name]; key != nil {
 		name = key.Value
 	}
-	return f.get(name)
+	return f.valueOf(name, leaveOut)
 }
 
+// valueOf returns the value of a field, or nil if it is absent or reported.
 func (f mapping) valueOf(name, advice string) *yaml.Node {
 	n := f.value[name]
 	switch {
@@ -189,15 +207,16 @@ func (f mapping) valueOf(name, advice string) *yaml.Node {
 	return n
 }
 
-// need is get for a required field.
-func (f mapping) need(name string) *yaml.Node {
-	if !f.has(name) && f.at != nil {
-		// several fields may be missing at one place
-		missing := f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing")
-		f.reader.mistakes = append(f.reader.mistakes, missing)
-	}
-	return f.valueOf(name, "")
+// expression reads a field that is an expression.
+func (f mapping) expression(name string) Text {
+	return f.reader.expression(f.get(name), f.path+name)
 }
+
+// str reads a field that is a non-empty string.
+func (f mapping) str(name string) string { return f.reader.str(f.get(name), f.path+name) }
+
+// boolean reads a field that is true or false.
+func (f mapping) boolean(name string) bool { return f.reader.boolean(f.get(name), f.path+name) }
 
 // whole reads a field that is a whole number, within the bounds of its form.
 func (f mapping) whole(name string) int {

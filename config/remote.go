@@ -39,9 +39,9 @@ func (r *reader) remoteFields(spec mapping) {
 func (r *reader) remote(spec mapping) *Remote {
 	out := r.address(spec.get("address"))
 	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls", tlsFields)
-	out.CA = r.tlsFile(files.need("ca"), "spec.tls.ca")
-	out.Cert = r.tlsFile(files.need("cert"), "spec.tls.cert")
-	out.Key = r.tlsFile(files.need("key"), "spec.tls.key")
+	out.CA = r.tlsFile(files.get("ca"), "spec.tls.ca")
+	out.Cert = r.tlsFile(files.get("cert"), "spec.tls.cert")
+	out.Key = r.tlsFile(files.get("key"), "spec.tls.key")
 	out.ServerName = out.Host
 	if n := files.get("serverName"); n != nil {
 		name := r.str(n, "spec.tls.serverName")

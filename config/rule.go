@@ -37,10 +37,10 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 	rule := Rule{
 		Name:       name.String(),
 		At:         name,
-		Where:      r.expression(spec.get("where"), "spec.where"),
+		Where:      spec.expression("where"),
 		For:        spec.span("for"),
-		Due:        r.expression(spec.get("due"), "spec.due"),
-		When:       r.expression(spec.get("when"), "spec.when"),
+		Due:        spec.expression("due"),
+		When:       spec.expression("when"),
 		Events:     r.events(spec),
 		AllEvents:  !spec.has("events"),
 		Count:      r.count(spec.get("count")),
@@ -104,7 +104,7 @@ func (r *reader) ruleSource(spec mapping) (string, Text) {
 				"only a rule with a schedule can do without"))
 		return "", Text{}
 	}
-	return r.reference(spec.need("source"), "spec.source")
+	return r.reference(spec.valueOf("source", ""), "spec.source")
 }
 
 // checkAlone reports the fields that mean nothing without a source. Such a rule has one event per
@@ -188,7 +188,7 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 	}
 	spec := r.mapping(n, n, "spec.schedule", scheduleFields)
 	s := new(Schedule)
-	cron := spec.need("cron")
+	cron := spec.get("cron")
 	if cron != nil && cron.Kind != yaml.SequenceNode {
 		cron = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{cron}}
 	}
@@ -211,7 +211,7 @@ func (r *reader) group(n *yaml.Node) *Group {
 	}
 	spec := r.mapping(n, n, "spec.group", groupFields)
 	g := &Group{
-		By:    r.expression(spec.get("by"), "spec.group.by"),
+		By:    spec.expression("by"),
 		Wait:  spec.span("wait"),
 		Every: spec.span("every"),
 	}
@@ -228,8 +228,7 @@ func (r *reader) count(n *yaml.Node) *Count {
 		return nil
 	}
 	spec := r.mapping(n, n, "spec.count", countFields)
-	times := spec.need("times")
-	spec.need("within")
+	times := spec.get("times")
 	if times != nil && times.Value == "1" {
 		r.mistake(times, "spec.count.times must be at least %d: without a count, each change goes on",
 			minCounted)
@@ -237,8 +236,8 @@ func (r *reader) count(n *yaml.Node) *Count {
 	return &Count{
 		Times:  spec.whole("times"),
 		Within: spec.span("within"),
-		By:     r.expression(spec.get("by"), "spec.count.by"),
-		At:     r.expression(spec.get("at"), "spec.count.at"),
+		By:     spec.expression("by"),
+		At:     spec.expression("at"),
 	}
 }
 

@@ -221,8 +221,12 @@ func asJSON(value any) (out any, ok bool) {
 	return nil, false
 }
 
+// absent stands for no value: the field is left out.
+type absent struct{}
+
 // What Parse reads without a mistake, the schema accepts, also with another value in the place of
-// each one in the examples and the docs. So a field that may be empty may be so in both.
+// each one in the examples and the docs, and without it. So a field that may be empty or absent may
+// be so in both.
 func TestSchemaAgreesWithParseAboutOtherValues(t *testing.T) {
 	valid := compiled(t)
 	tried := make(map[string]bool) // a value for a field is tried once
@@ -251,7 +255,7 @@ spec: {steps: [{expect: [{name: a, namespace: b, items: [{namespace: b}]}]}]}
 			alone := parse() // without the manifests that it names
 			isOld := func(message string) bool { return slices.Contains(alone, message) }
 			eachValue(d.value, kind, func(path string, set func(any)) {
-				for _, other := range []any{"", " ", "x", 0, 7, 1.5, true, nil, []any{}, map[string]any{}, []any{""}} {
+				for _, other := range []any{"", " ", "x", 0, 7, 1.5, true, nil, []any{}, map[string]any{}, []any{""}, absent{}} {
 					key := fmt.Sprintf("%s: %#v", path, other)
 					if tried[key] {
 						continue
@@ -279,13 +283,21 @@ func eachValue(v any, path string, do func(path string, set func(any))) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			was, at := v[key], path+"."+key
-			do(at, func(other any) { v[key] = other })
+			do(at, func(other any) {
+				if v[key] = other; other == any(absent{}) {
+					delete(v, key)
+				}
+			})
 			v[key] = was
 			eachValue(was, at, do)
 		}
 	case []any:
 		for i, was := range v {
-			do(path+"[]", func(other any) { v[i] = other })
+			do(path+"[]", func(other any) {
+				if other != any(absent{}) {
+					v[i] = other
+				}
+			})
 			v[i] = was
 			eachValue(was, path+"[]", do)
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/informd/informd/internal/printable"
 )
 
 const (
@@ -12,11 +14,11 @@ const (
 	maxQuoted  = 60  // characters of a value in a message
 )
 
-// window returns the part of line around offset, made printable, and the offset in it.
+// window returns the part of line around offset, as shown, and the offset in it.
 func window(line string, offset int) (string, int) {
 	if len(line) <= maxSnippet*utf8.UTFMax && utf8.RuneCountInString(line) <= maxSnippet {
-		before := printable(line[:offset])
-		return before + printable(line[offset:]), len(before)
+		before := shown(line[:offset])
+		return before + shown(line[offset:]), len(before)
 	}
 	start, end := offset, offset
 	for range maxSnippet/2 - 1 {
@@ -27,7 +29,7 @@ func window(line string, offset int) (string, int) {
 		_, size := utf8.DecodeRuneInString(line[end:])
 		end += size
 	}
-	before, after := printable(line[start:offset]), printable(line[offset:end])
+	before, after := shown(line[start:offset]), shown(line[offset:end])
 	if start > 0 {
 		before = "…" + before
 	}
@@ -37,11 +39,11 @@ func window(line string, offset int) (string, int) {
 	return before + after, len(before)
 }
 
-// printable replaces what a terminal could take for a command or could hide: control characters
-// except tabs, invalid UTF-8, marks that change the direction of text. Columns stay as they are.
-func printable(s string) string {
+// shown replaces characters that are not visible, and invalid UTF-8. So that columns stay as they
+// are, it leaves tabs and spaces of any width, and puts one character in the place of another.
+func shown(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) {
+		if r == '\t' || printable.IsVisible(r) || unicode.Is(unicode.Zs, r) {
 			return r
 		}
 		return utf8.RuneError

@@ -24,7 +24,7 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 	r.config.Sources = append(r.config.Sources, Source{
 		Name:          name.String(),
 		At:            name,
-		Resource:      r.resource(spec.need("resource")),
+		Resource:      r.resource(spec.get("resource")),
 		ResourceAt:    r.text(spec.get("resource")),
 		Namespaces:    r.namespaces(spec.get("namespaces")),
 		LabelSelector: r.labelSelector(spec.get("labelSelector")),

@@ -19,8 +19,6 @@ var specFields = map[string]fields{
 	kindSource: sourceFields, kindHandler: handlerFields, kindRule: ruleFields, kindTest: testFields,
 }
 
-const freeName = `^[A-Za-z][A-Za-z0-9_-]{0,62}$`
-
 var sourceFields = fields{
 	is("resource", aResource, "The resource to watch: VERSION/RESOURCE or GROUP/VERSION/RESOURCE, "+
 		"with the plural name, as kubectl api-resources prints it.").required(),
@@ -34,7 +32,7 @@ var sourceFields = fields{
 		"to the rules that have no resync of their own. 0 is never."),
 	is("keep", oneOfThese(keeps), "needed keeps in memory only the fields that rules and indexes read. "+
 		"The default keeps whole objects."),
-	is("indexes", such("{byNode: object.spec.nodeName}", membersOf(freeName, expression)),
+	is("indexes", such("{byNode: object.spec.nodeName}", membersOf(indexName.String(), expression)),
 		"Indexes by which rules and handlers find objects: names, and expressions that give a string or "+
 			"a list of strings."),
 	is("metrics", atMost(maxMetrics, listOf(mappingOf(metricFields))),
@@ -42,7 +40,7 @@ var sourceFields = fields{
 }
 
 var metricFields = fields{
-	is("name", form{types: []string{"string"}, pattern: `^[a-zA-Z_][a-zA-Z0-9_]*$`},
+	is("name", form{types: []string{"string"}, pattern: metricNames.String()},
 		"The name of the metric. That of a counter ends with _total.").required(),
 	is("help", aText, "What the metric means."),
 	is("type", oneOfThese(metricTypes), "A gauge is about objects as they are, a counter about changes. "+
@@ -62,7 +60,7 @@ var handlerFields = fields{
 	is("tls", mappingOf(tlsFields), "The certificates for address, as PEM files."),
 	is("sha256", form{types: []string{"string", "number"}, pattern: `^[0-9a-fA-F]{64}$`},
 		"The checksum of the program, as sha256sum prints it. informd starts no other."),
-	is("env", setOf(form{types: []string{"string"}, pattern: `^[A-Za-z_][A-Za-z0-9_]*$`}),
+	is("env", setOf(form{types: []string{"string"}, pattern: envName.String()}),
 		"Names of variables of informd's environment that the handler receives."),
 	is("config", anything, "What the handler gets as its configuration, as JSON."),
 	is("concurrency", whole(1, maxConcurrency, 0),
@@ -142,7 +140,7 @@ var ruleFields = fields{
 	is("payload", anything, "What the event has in place of the objects: an expression, a template with "+
 		"${…}, or a mapping or list of payloads."),
 	is("attach", such(`{pods: 'lookup("pods.byNode", object.metadata.name)'}`,
-		atMost(maxAttachments, membersOf(freeName, expression))),
+		atMost(maxAttachments, membersOf(indexName.String(), expression))),
 		"Other objects that go with the event: names, and expressions that find them."),
 	is("handler", aText, "The Handler that gets the events."),
 	is("actions", atMost(maxActions, listOf(mappingOf(actionFields))), "What informd changes in the cluster "+

@@ -170,7 +170,7 @@ func (r *reader) test(n, at *yaml.Node, name Text) {
 		}
 	}
 	before := len(r.mentions)
-	items := r.list(spec.need("steps"), "spec.steps", "steps")
+	items := r.list(spec.get("steps"), "spec.steps", "steps")
 	for i, item := range items {
 		what := fmt.Sprintf("spec.steps[%d]", i)
 		test.Steps = append(test.Steps, r.step(item, what, stepFields))
@@ -233,7 +233,7 @@ func (r *reader) step(n *yaml.Node, what string, known fields) Step {
 	}
 	if list := f.get("expect"); list != nil {
 		step.Expect = r.expect(list, r.extent(list, f.key["expect"], n), what+".expect")
-		step.Expect.Exact = r.boolean(f.get("exact"), what+".exact")
+		step.Expect.Exact = f.boolean("exact")
 	}
 	return step
 }
@@ -248,11 +248,11 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 	f := r.mapping(n, at, what, stepFields.named(step.Verb).fields)
 	switch step.Verb {
 	case StepApply:
-		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+		step.Source = r.mention(f.get("source"), f.path+"source", kindSource)
 		r.applied(step, f)
 	case StepPatch:
 		r.stepTarget(step, f)
-		merge := f.need("merge")
+		merge := f.get("merge")
 		if merge != nil && merge.Kind != yaml.MappingNode {
 			r.mistake(merge, "%smerge must be a mapping of what is to change, not %s",
 				f.path, describe(merge))
@@ -271,10 +271,10 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 		step.HistoryLost = f.choice("history") == 1
 		step.Meanwhile = r.meanwhile(f)
 	case StepStall, StepServe:
-		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+		step.Source = r.mention(f.get("source"), f.path+"source", kindSource)
 	case StepUnserve:
-		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
-		step.Withdrawn = r.boolean(f.get("withdrawn"), f.path+"withdrawn")
+		step.Source = r.mention(f.get("source"), f.path+"source", kindSource)
+		step.Withdrawn = f.boolean("withdrawn")
 	case StepAnswer:
 		step.Answer = r.answer(f)
 	}
@@ -302,14 +302,14 @@ func (r *reader) keepsIdentity(merge *yaml.Node, what string) {
 }
 
 func (r *reader) stepTarget(step *Step, f mapping) {
-	step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
-	step.Namespace = r.str(f.get("namespace"), f.path+"namespace")
-	step.Name = r.str(f.need("name"), f.path+"name")
+	step.Source = r.mention(f.get("source"), f.path+"source", kindSource)
+	step.Namespace = f.str("namespace")
+	step.Name = f.str("name")
 }
 
 // applied reads the object of an apply.
 func (r *reader) applied(step *Step, f mapping) {
-	n := f.need("object")
+	n := f.get("object")
 	if n == nil {
 		return
 	}
@@ -399,10 +399,10 @@ func (r *reader) answer(f mapping) *TestAnswer {
 		a.Retry = true
 		retry := r.mapping(f.get("retry"), f.key["retry"], f.path+"retry", answeredRetryFields)
 		a.RetryAfter = retry.span("after")
-		a.Reason = r.str(retry.get("reason"), retry.path+"reason")
+		a.Reason = retry.str("reason")
 	case "reject":
 		a.Reject = true
-		a.Reason = r.str(f.get("reject"), f.path+"reject")
+		a.Reason = f.str("reject")
 	case "actions":
 		a.Actions = r.answeredActions(f)
 	}
@@ -455,8 +455,8 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 		return nil
 	}
 	r.mention(f.get("rule"), f.path+"rule", kindRule)
-	r.str(f.get("dead"), f.path+"dead")
-	r.str(f.get("error"), f.path+"error")
+	f.str("dead")
+	f.str("error")
 	f.whole("attempt")
 	r.expectedChange(f)
 	r.isMapping(f, "attached")
@@ -468,7 +468,7 @@ func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
 // expectedChange checks the fields that events and their items have in common.
 func (r *reader) expectedChange(f mapping) {
 	f.choice("event")
-	r.str(f.get("name"), f.path+"name")
+	f.str("name")
 	r.maybeEmpty(f.get("namespace"), f.path+"namespace") // "" means none
 	r.isMapping(f, "object", "old")
 }

@@ -39,7 +39,7 @@ func (t Text) Position(offset int) Position {
 // Mistake returns a mistake at byte offset of the value.
 func (t Text) Mistake(offset int, message string) Mistake {
 	if t.file == nil {
-		return Mistake{Message: printable(message)}
+		return Mistake{Message: shown(message)}
 	}
 	return t.file.mistake(t.origin(offset), message)
 }

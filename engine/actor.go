@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -199,6 +200,20 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
 	}
 	return err
+}
+
+// DoSeen implements dispatch.Witness.
+func (a *actor) DoSeen(
+	ctx context.Context, ev *handler.Event, actions []handler.Action,
+) (trail.Verdict, error) {
+	r := a.rule(ev.Rule)
+	if r == nil || a.handler != "" || a.dryRun || a.stepping != nil {
+		return 0, a.Do(ctx, ev, actions)
+	}
+	of := r.trails.acted
+	of.begin(ev.ID)
+	err := a.Do(ctx, ev, actions)
+	return of.end(ev.ID), err
 }
 
 // preview logs what an action would do.

@@ -49,6 +49,7 @@ func (e *Engine) newCounting(id string, c *rule.Count) *counting {
 func (c *counting) add(d delta.Delta, m count.Mark, now time.Time) (goesOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	d.Occasion = 0 // an object that has not changed does not count again because the rule has
 	change := c.windows.Add(m, d.ID(c.rule), now)
 	if c.store != nil && !c.isGone {
 		if change.Record != nil {

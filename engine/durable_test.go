@@ -30,15 +30,19 @@ type life struct {
 	t            testing.TB
 	server       *apistub.Server
 	dir          string
-	unsaid       string       // what no log line may hold, unless it is empty
-	keepsNothing bool         // no daemon has a state
-	ahead        atomic.Int64 // nanoseconds that the daemon's clock is ahead
+	unsaid       string            // what no log line may hold, unless it is empty
+	keepsNothing bool              // no daemon has a state
+	ahead        atomic.Int64      // nanoseconds that the daemon's clock is ahead
+	catchUpTurn  time.Duration     // see Options
+	said         func(line string) // called with each line of the log, if not nil
 }
 
 // lifeClock is the clock of a life's daemon.
 type lifeClock struct{ *life }
 
-func (c lifeClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c lifeClock) Now() time.Time {
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
 
 func (c lifeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
@@ -121,13 +125,14 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid}, nil))
+	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid, l.said}, nil))
 	var store *state.Store
 	if !l.keepsNothing {
 		store = l.open(log)
 	}
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store, Clock: lifeClock{l}, GoneAfter: 100 * time.Millisecond,
+		catchUpTurn: l.catchUpTurn,
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -181,7 +186,10 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 			since = time.Now()
 		}
 		// some tests leave deliveries that wait for ever
-		return isQuiet(status) || time.Since(since) > 200*time.Millisecond
+		if slices.ContainsFunc(e.work().intakes, (*intake).catchesUp) {
+			return false
+		}
+		return isQuiet(e.Status()) || time.Since(since) > 200*time.Millisecond
 	})
 	if !held {
 		l.t.Errorf("the condition never held; told %q", told)
@@ -205,12 +213,16 @@ func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until 
 type testWriter struct {
 	t      testing.TB
 	unsaid string
+	said   func(line string)
 }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
 	if w.unsaid != "" && strings.Contains(string(p), w.unsaid) {
 		w.t.Errorf("the log says %q", w.unsaid)
+	}
+	if w.said != nil {
+		w.said(string(p))
 	}
 	return len(p), nil
 }

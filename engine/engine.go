@@ -67,6 +67,8 @@ type Options struct {
 	DrainTimeout time.Duration
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
+	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means turn. For tests.
+	catchUpTurn time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping
@@ -95,9 +97,12 @@ type Engine struct {
 	stopping atomic.Bool
 
 	present   atomic.Pointer[work] // see work
-	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker
+	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker, target
 	tasks     tasks
 	reloading sync.Mutex // held while the work changes
+	// floor is the least occasion of a new rule. Run sets it before it follows anything; then it is
+	// guarded by reloading.
+	floor uint32
 }
 
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.

@@ -34,6 +34,9 @@ func (e *Engine) Happenings(rule string, after uint64) (
 		for _, t := range []*trail.Trail{r.trails.changes, r.trails.attempts} {
 			entries, isMissed := t.After(after)
 			missed = missed || isMissed
+			if t == r.trails.attempts {
+				r.trails.sinceSelected(entries)
+			}
 			for _, entry := range entries {
 				if entry.Number <= last {
 					all = append(all, Happening{r.Name, r.handlerName(), entry})

@@ -11,6 +11,7 @@ import (
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/trail"
@@ -39,6 +40,7 @@ func (e *Engine) Explain(
 	}
 	c.ActionCaches = r.preparer.ActionCaches
 	attempts := r.attemptsAt(key, known)
+	r.trails.sinceSelected(attempts)
 	if n := len(attempts); n > 0 {
 		c.LastAttempt = &attempts[n-1]
 	}
@@ -46,6 +48,7 @@ func (e *Engine) Explain(
 	x.Since = r.trails.changes.Since(r.trails.began)
 	x.HasForgotten = x.Since.After(r.trails.began)
 	x.State, x.Reason = e.standing(r)
+	x.Next, x.IsScheduled = r.nextRound(), r.IsScheduled
 	if known.reason != "" {
 		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
 		x.Reason = cmp.Or(x.Reason, known.reason)
@@ -114,11 +117,7 @@ func (e *Engine) standing(r *runningRule) (state, reason string) {
 }
 
 func happened(rule string, e *trail.Entry) explain.Happened {
-	return explain.Happened{
-		Time: e.At, Event: e.Type.String(), What: e.Verdict.String(), ID: e.ID(rule),
-		ResourceVersion: e.Version, Attempt: e.Attempt,
-		DurationSeconds: e.Duration.Seconds(), LatencySeconds: e.Latency.Seconds(),
-	}
+	return explain.Happened{Time: e.At, ResourceVersion: e.Version, Outcome: explain.OutcomeOf(rule, e)}
 }
 
 // addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons
@@ -142,22 +141,28 @@ func (e *Engine) addDelivery(
 	if now.IsHeld {
 		x.Delivery = &explain.Delivery{
 			Handler: r.handlerName(), Waiting: now.Waiting, Paused: r.lane.Paused(),
-			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, hides),
+			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, attempts, hides),
+			Slowed: strings.TrimPrefix(e.chasing(r.Name), "slowed: "),
 		}
 		if d := &now.First; now.HasFirst {
 			x.Delivery.ID, x.Delivery.Event = r.lane.ID(now), d.Delta.Type.String()
 			x.Delivery.Attempts, x.Delivery.Failures = d.Attempts, d.Failures
+			x.Delivery.Losses, x.Delivery.Refusals = d.Losses, int(d.Refusals)
 		}
 		n := len(x.Attempts)
 		x.Delivery.InFlight = now.InFlight && n > 0 && isUnderWay(x.Attempts[n-1].What)
 	}
 	e.addLetters(x, key, hides)
-	for _, d := range r.trails.acted.list() {
+	done := r.trails.acted.list()
+	if n := len(attempts); n > 0 && len(done) == maxActed {
+		x.ForgetsActions = done[0].Delivery == attempts[n-1].ID(r.Name)
+	}
+	for _, d := range done {
 		if isAbout(d.Delivery, k) {
 			x.Actions = append(x.Actions, explain.Action{
 				Time: d.at, Verb: d.Verb, Resource: object.ResourceName(d.Resource),
 				Object: delta.Key{Namespace: d.Namespace, Name: d.Name}.String(),
-				Result: string(d.Result), ID: d.Delivery,
+				Result: string(d.Result), ID: d.Delivery, Attempt: d.Attempt, Label: d.Label,
 			})
 		}
 	}
@@ -195,8 +200,14 @@ func isAbout(id string, k known) bool {
 }
 
 // failureOf returns why the last attempt at an object failed, if that is known.
-func failureOf(r *runningRule, key delta.Key, hides bool) string {
+func failureOf(r *runningRule, key delta.Key, attempts []trail.Entry, hides bool) string {
 	f, ok := r.lane.LastFailure()
+	for i := len(attempts) - 1; i >= 0 && (!ok || f.Key != key); i-- {
+		if a := &attempts[i]; a.Reason != "" {
+			f = dispatch.Failure{Key: key, Reason: a.Reason, Confidential: a.IsConfidential}
+			ok = true
+		}
+	}
 	switch {
 	case !ok || f.Key != key:
 		return ""
@@ -204,6 +215,16 @@ func failureOf(r *runningRule, key delta.Key, hides bool) string {
 		return "not shown, as it may quote a secret"
 	}
 	return f.Reason
+}
+
+// chasing says why informd holds events of a rule back, or returns "".
+func (e *Engine) chasing(rule string) string {
+	w := e.work()
+	return e.acting.breaker.Chasing(rule, func(name string) bool {
+		return slices.ContainsFunc(w.rules, func(r *runningRule) bool {
+			return r.Name == name || r.Former == name
+		})
+	})
 }
 
 // addLetters adds the dead letters of an object.

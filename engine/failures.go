@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/internal/seldom"
 )
 
@@ -32,6 +37,11 @@ type ExpressionFailure struct {
 	Key    delta.Key
 	At     time.Time
 	Fault  Fault
+	// Version is the resourceVersion of the object, if that is known.
+	Version string
+	// IsOver says that the fault was the object's, and that it is gone or evaluates well by now. Only
+	// Status sets it.
+	IsOver bool
 }
 
 // Fault says what a failure of a rule or index comes from, so that somebody can mend it.
@@ -40,9 +50,11 @@ type Fault string
 // The faults.
 const (
 	OfExpression Fault = "expression"
-	OfObject     Fault = "object"  // a text of it, or of what is looked up, does not say what it should
-	OfBound      Fault = "bound"   // a count was too large, and informd dropped a part of it
-	OfInformd    Fault = "informd" // it has panicked
+	OfObject     Fault = "object" // a text of it, or of what is looked up, does not say what it should
+	// OfPast is a text that the object no longer has: of its old state, or of an object that is gone.
+	OfPast    Fault = "past"
+	OfBound   Fault = "bound"   // a count was too large, and informd dropped a part of it
+	OfInformd Fault = "informd" // it has panicked
 )
 
 func faultOf(err error) Fault {
@@ -52,6 +64,8 @@ func faultOf(err error) Fault {
 		return OfInformd
 	case errors.Is(err, errFullCount):
 		return OfBound
+	case rule.IsPast(err):
+		return OfPast
 	case expr.IsUnreadable(err):
 		return OfObject
 	}
@@ -70,20 +84,37 @@ func (f *failures) continues(former *failures) {
 }
 
 // add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
-func (f *failures) add(err error, key delta.Key) {
-	f.addSeen(err, key)
+func (f *failures) add(err error, key delta.Key) { f.addAt(err, key, "") }
+
+// addOn is add for a failure on an object, which may be nil.
+func (f *failures) addOn(err error, o *object.Object) {
+	if err != nil {
+		f.addAt(err, delta.KeyOf(o), o.ResourceVersion())
+	}
+}
+
+func (f *failures) addAt(err error, key delta.Key, version string) {
+	f.addSeenAt(err, key, version)
 	if err != nil {
 		f.tell(ExpressionFailure{Reason: err.Error(), Key: key, At: f.clock.Now()})
 	}
 }
 
-// addSeen is add for a failure that shows otherwise, too: its event becomes a dead letter.
-func (f *failures) addSeen(err error, key delta.Key) {
+// addSeen is addOn for a failure that shows otherwise, too: its event becomes a dead letter.
+func (f *failures) addSeen(err error, o *object.Object) {
+	if err != nil {
+		f.addSeenAt(err, delta.KeyOf(o), o.ResourceVersion())
+	}
+}
+
+func (f *failures) addSeenAt(err error, key delta.Key, version string) {
 	if err == nil {
 		return
 	}
 	count, message, now := f.count.Add(1), err.Error(), f.clock.Now()
-	f.last.Store(&ExpressionFailure{Reason: message, Key: key, At: now, Fault: faultOf(err)})
+	f.last.Store(&ExpressionFailure{
+		Reason: message, Key: key, At: now, Fault: faultOf(err), Version: version,
+	})
 	panicked := new(unqueuedError)
 	isPanic := errors.As(err, &panicked)
 	if isPanic {
@@ -107,6 +138,25 @@ func (f *failures) addSeen(err error, key delta.Key) {
 		return
 	}
 	log.Warn("an expression failed", "error", message, "failures", count)
+}
+
+// lastOf returns the last failure, or nil. view has the objects that the failures are about, and
+// changes what became of them since, if anybody remembers that.
+func (f *failures) lastOf(view *source.Source, changes *trail.Trail) *ExpressionFailure {
+	last := f.last.Load()
+	if last == nil || last.Fault != OfObject || last.Version == "" {
+		return last
+	}
+	o, ok := view.Get(last.Key.Namespace, last.Key.Name)
+	isOver := !ok && view.HasSynced() || ok && o.ResourceVersion() != last.Version ||
+		slices.ContainsFunc(changes.Of(last.Key), func(e trail.Entry) bool {
+			return e.At.After(last.At) && e.Verdict != trail.Failed && e.Verdict != trail.Undecided
+		})
+	if isOver {
+		over := *last
+		over.IsOver, last = true, &over
+	}
+	return last
 }
 
 // of returns a function that adds failures on the object of the key.

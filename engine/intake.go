@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -52,15 +53,19 @@ type intake struct {
 	resuming  *resuming
 	caughtUp  bool       // CaughtUp was called
 	measuring *measuring // nil if it has no gauges
-	telling   *telling   // what rules that came later are being told; nil if nothing is left
+	catchUps  []*catchUp // of rules that do not follow the informer yet
+	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
+	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
 	// present is shared by all intakes of the informer, so that an old one that somebody still holds
 	// keeps none of those in between.
 	present *present
-	isNew   bool            // of an informer that has not begun
-	change  evaluate.Change // reused for each step
-	now     time.Time       // of the step that is evaluated and committed
+	isNew   bool // of an informer that has not begun
+	// isDropped says that a Reload has ended the informer.
+	isDropped bool
+	change    evaluate.Change // reused for each step
+	now       time.Time       // of the step that is evaluated and committed
 }
 
 // present is the intake that an informer has now. The informer's lock guards it.
@@ -72,7 +77,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
 		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
-		before: before,
+		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
@@ -138,7 +143,7 @@ func (in *intake) standing(i int) evaluate.Standing {
 	s := evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
-			in.telling.isOwed(i),
+			in.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
 		RoundsDone: in.done[i],
 	}
@@ -152,6 +157,12 @@ func (in *intake) standing(i int) evaluate.Standing {
 // taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
+	if s.Round != nil {
+		in.catchUpFirst(s.Delta.Object)
+	}
+	if s.Withdrawn {
+		in.comeAnew()
+	}
 	c := &in.change
 	c.Reset()
 	c.Moved, c.Position = s.Moved, s.Position
@@ -177,8 +188,8 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
-	case in.owes(d):
-		in.tellStep(step, c)
+	case s.Round == nil && in.owesAny(d.Object.Key()):
+		in.catchUpStep(step, c)
 	default:
 		if in.knowsOwn {
 			step.Version = versionOf(d)
@@ -199,9 +210,9 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		return
 	}
 	if in.record.isSecret {
-		was := func(i int) (inside, ok bool) { return in.resuming.wasLate(i, c.Put) }
+		was := func(i int) (inside, ok bool) { return in.wasBehind(i, c.Put) }
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
-		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
+		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
 	}
 	for _, i := range in.timed {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
@@ -215,6 +226,12 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 // takes its records. Within the cut nothing is evaluated, logged or waited for. commit reports the
 // change afterwards. o is nil if only the position moves.
 func (in *intake) commit(c *evaluate.Change, o *object.Object) {
+	for i := range c.Matches {
+		in.rules[c.Matches[i].Rule].stamp(&c.Matches[i].Delta)
+	}
+	for i := range c.Declined {
+		in.rules[c.Declined[i].Rule].stamp(&c.Declined[i].Delta)
+	}
 	if !c.IsEmpty() {
 		in.apply(c)
 	}
@@ -320,9 +337,9 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 		failures := in.rules[f.Rule].failures
 		isUndecided := func(m evaluate.Match) bool { return m.Rule == f.Rule && m.Undecided }
 		if slices.ContainsFunc(c.Matches, isUndecided) { // its delivery evaluates it again
-			failures.addSeen(f.Err, delta.KeyOf(o))
+			failures.addSeen(f.Err, o)
 		} else {
-			failures.add(f.Err, delta.KeyOf(o))
+			failures.addOn(f.Err, o)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 )
@@ -56,36 +57,57 @@ func (e *Engine) hasLetters() bool { return e.store == nil || e.restored.Load() 
 // letter, the error wraps ErrNotFound. A letter that cannot be delivered stays where it is, for
 // example because its rule is gone.
 func (e *Engine) RetryLetter(id string) error {
-	letter, err := e.Letter(id)
-	if err != nil {
-		return err
+	for {
+		letter, err := e.Letter(id)
+		if err != nil {
+			return err
+		}
+		again, r, err := e.again(letter)
+		if err != nil {
+			return err
+		}
+		switch ok, err := e.redrive(r, again); {
+		case ok || err != nil:
+			return err
+		case !r.memory.ended():
+			return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
+		}
+		// a Reload has just replaced the rule
 	}
-	r := e.rule(letter.Rule)
-	switch {
+}
+
+// again returns a letter as it is delivered once more, and the rule that does so.
+func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *runningRule, err error) {
+	id := letter.ID
+	switch r = e.targetOf(letter); {
 	case r == nil:
-		return fmt.Errorf("dead letter %q: there is no rule %q any more: "+
+		return again, nil, fmt.Errorf("dead letter %q: there is no rule %q any more: "+
 			"drop the letter, or bring the rule back", id, letter.Rule)
 	case r.Source.Resource != schema.GroupVersionResource(letter.Resource):
 		was := object.ResourceName(schema.GroupVersionResource(letter.Resource))
-		return fmt.Errorf("dead letter %q: it holds an object of %s, "+
+		return again, nil, fmt.Errorf("dead letter %q: it holds an object of %s, "+
 			"but rule %q is about %s now: drop it", id, was, letter.Rule, r.resource())
 	}
-	again, err := r.preparer.again(letter)
-	if err != nil {
-		return err
-	}
+	again, err = r.preparer.again(letter)
+	return again, r, err
+}
+
+// redrive has a rule deliver a letter once more. If ok is false without an error, the rule's lane is
+// closed and the letter stays where it is.
+func (e *Engine) redrive(r *runningRule, again delivery.Letter) (ok bool, err error) {
 	defer e.begin()()
 	if e.ended.Load() {
-		return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
+		return false, fmt.Errorf("dead letter %q: %w", again.ID, ErrStopping)
 	}
-	if _, ok := e.dead.Take(id); !ok { // another request was quicker
-		return noLetter(id)
+	letter, ok := e.dead.Take(again.ID)
+	if !ok { // another request was quicker
+		return false, noLetter(again.ID)
 	}
-	if !r.lane.Redrive(again) {
+	if !r.memory.current().Redrive(again) {
 		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
-		return errors.Join(fmt.Errorf("dead letter %q: %w", id, ErrStopping), err)
+		return false, err
 	}
-	return nil
+	return true, nil
 }
 
 // again returns a letter as it is delivered once more. It remakes what could not be kept over a
@@ -162,16 +184,25 @@ func (e *Engine) DropLetter(id string) error {
 // SetPaused pauses or resumes a rule's deliveries: see dispatch.Lane.Pause. If there is no such
 // rule, the error wraps ErrNotFound.
 func (e *Engine) SetPaused(rule string, paused bool) error {
-	r := e.rule(rule)
-	if r == nil {
-		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	for {
+		r := e.target(rule)
+		if r == nil {
+			return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+		}
+		if ok, err := e.pause(r, paused); ok || err != nil {
+			return err
+		}
+		// a Reload has just replaced the rule by another one of that name
 	}
+}
+
+// pause does the work of SetPaused. If ok is false without an error, the rule is gone.
+func (e *Engine) pause(r *runningRule, paused bool) (ok bool, err error) {
 	defer e.begin()()
 	if e.ended.Load() {
-		return fmt.Errorf("rule %q: %w", rule, ErrStopping)
+		return false, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
 	}
-	r.memory.pause(paused, r.lane)
-	return nil
+	return r.memory.pause(paused), nil
 }
 
 // Written returns nil once a crash can no longer undo what RetryLetter, DropLetter, SetPaused and
@@ -188,23 +219,35 @@ func (e *Engine) Written(ctx context.Context) error {
 // NAME, or "" for all. It returns the number of objects. If there is no such rule, the error wraps
 // ErrNotFound. If nothing of the object waits, it is a *NotWaitingError.
 func (e *Engine) RetryRule(rule, object string) (n int, err error) {
-	r := e.rule(rule)
-	switch {
-	case r == nil:
-		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
-	case e.ended.Load():
-		return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
-	case r.lane.Paused():
+	for {
+		r := e.target(rule)
+		switch {
+		case r == nil:
+			return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+		case e.ended.Load():
+			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
+		}
+		n, err := retryNow(r.memory.current(), rule, object)
+		if n > 0 || !r.memory.ended() {
+			return n, err
+		}
+		// a Reload has just replaced the rule by another one of that name
+	}
+}
+
+// retryNow does the work of RetryRule.
+func retryNow(lane *dispatch.Lane, rule, object string) (n int, err error) {
+	if lane.Paused() {
 		return 0, fmt.Errorf("rule %q is paused: resume it first", rule)
 	}
-	n = r.lane.RetryNow(func(key delta.Key) bool {
+	n = lane.RetryNow(func(key delta.Key) bool {
 		return object == "" || object == key.Name || object == key.String()
 	})
 	if n > 0 || object == "" {
 		return n, nil
 	}
 	failure := &NotWaitingError{Rule: rule, Object: object}
-	for _, key := range r.lane.Delayed() {
+	for _, key := range lane.Delayed() {
 		failure.Waiting = append(failure.Waiting, key.String())
 	}
 	return 0, failure
@@ -219,6 +262,35 @@ type NotWaitingError struct {
 // Error implements error.
 func (e *NotWaitingError) Error() string {
 	return fmt.Sprintf("nothing of %q waits for a retry of rule %q", e.Object, e.Rule)
+}
+
+// target returns the rule that an operator means by a name, or nil: that of the plan which is in
+// force once a Reload that is being carried out has ended. Such a rule may not have its own lane
+// yet: see memory.current. If the rule has ended when the request acts on it, a Reload has begun
+// meanwhile, and target returns another one.
+func (e *Engine) target(name string) *runningRule {
+	if next := e.coming.Load(); next != nil {
+		return next.rule(name)
+	}
+	return e.work().rule(name)
+}
+
+// targetOf returns the rule that retries a letter, or nil. A Reload may be about to rename the
+// letter.
+func (e *Engine) targetOf(letter delivery.Letter) *runningRule {
+	if r := e.target(letter.Rule); r != nil {
+		return r
+	}
+	w := e.coming.Load()
+	if w == nil {
+		w = e.work()
+	}
+	for _, r := range w.rules {
+		if r.Former != "" && r.Former == letter.Rule {
+			return r
+		}
+	}
+	return nil
 }
 
 // rule returns the rule with that name, or nil.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
@@ -170,14 +169,7 @@ func (in *intake) measure(o *object.Object, isGone bool, tree any, c *evaluate.C
 
 // hears reports whether a rule has seen an object.
 func (in *intake) hears(rule int, key string) bool {
-	if in.unseen[rule] || in.resuming.isLate(rule) {
-		return false
-	}
-	if !in.telling.tells(rule) {
-		return true
-	}
-	_, isDone := in.telling.done[key]
-	return isDone
+	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
 }
 
 // applyMeasured sets what the object of c contributes.
@@ -193,7 +185,7 @@ func (in *intake) applyMeasured(c *evaluate.Change) {
 			s = c.Measured.Samples[i]
 		}
 		of := in.measuring.metrics[i]
-		of.failures.add(s.Err, delta.KeyOf(o))
+		of.failures.addOn(s.Err, o)
 		if part.Set(key, s) {
 			of.isFull()
 		}
@@ -263,5 +255,5 @@ func (in *intake) measureSome(
 // hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
 func (in *intake) hearsAll(rule int) bool {
 	return !in.rules[rule].IsTimed() ||
-		!in.unseen[rule] && !in.resuming.isLate(rule) && !in.telling.tells(rule)
+		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
 }

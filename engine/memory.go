@@ -6,11 +6,13 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
 
 // memory is what the state keeps of a rule besides its deliveries: which informers it has seen, and
-// whether it is paused. Without a store it remembers, but records nothing.
+// whether it is paused. A reload hands it on to the rule that takes the place of this one. Without a
+// store it remembers, but records nothing.
 type memory struct {
 	store *state.Store // nil if nothing is kept
 	id    string
@@ -21,22 +23,25 @@ type memory struct {
 
 	// mu guards the fields below. It is taken within the state's cut, before the lane's locks.
 	mu       sync.Mutex
+	lane     *dispatch.Lane    // of the rule as it is now
 	seen     map[string]string // by informer: the rule's where when it saw the informer's objects
 	paused   bool
 	asked    bool // an operator has paused or resumed the rule in this run
 	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
 	catching int  // informers that have not caught up with the saved state
 	isGone   bool // the rule is gone, and recorded no more
+
+	occasions occasions // see occasions.go
 }
 
 // load pauses the lane if the rule was paused when it was saved. If an operator has paused or
 // resumed the rule since the start, that counts instead.
-func (m *memory) load(paused bool, lane *dispatch.Lane) {
+func (m *memory) load(paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.asked && paused {
 		m.paused = true
-		lane.Pause()
+		m.lane.Pause()
 	}
 }
 
@@ -54,6 +59,16 @@ func (m *memory) see(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, m.where)
+	m.put()
+}
+
+// catchUp records that the rule, as it is now, begins to see an informer's objects. It is called within
+// a cut.
+func (m *memory) catchUp(informer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was, hasSeen := m.seen[informer]
+	m.remember(informer, resume.CatchingUp(was, hasSeen, m.where))
 	m.put()
 }
 
@@ -111,19 +126,39 @@ func (m *memory) remember(informer, where string) {
 	m.seen[informer] = where
 }
 
-// pause pauses or resumes the rule's lane, and records it. It is called within a cut.
-func (m *memory) pause(paused bool, lane *dispatch.Lane) {
+// follow makes lane that of the rule from now on.
+func (m *memory) follow(lane *dispatch.Lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.lane = lane
+}
+
+// current returns the lane of the rule as it is now. The rule that a Reload is carrying out may not
+// have its own yet.
+func (m *memory) current() *dispatch.Lane {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lane
+}
+
+// pause pauses or resumes the rule's lane, and records it. If ok is false, the rule is gone and
+// nothing has happened. It is called within a cut.
+func (m *memory) pause(paused bool) (ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.isGone {
+		return false
+	}
 	if paused {
-		lane.Pause()
+		m.lane.Pause()
 	} else {
-		lane.Resume()
+		m.lane.Resume()
 	}
 	m.asked, m.paused = true, paused
 	if m.isLoaded { // otherwise loaded will record it
 		m.put()
 	}
+	return true
 }
 
 // put records the rule. The caller holds mu.
@@ -139,21 +174,21 @@ func (m *memory) put() {
 // beginCatchUp notes that an informer has to catch up with the saved state. Until then the lane
 // must not merge offers as if they were new. The last process may have delivered them, and have
 // been killed before it recorded that.
-func (m *memory) beginCatchUp(lane *dispatch.Lane) {
+func (m *memory) beginCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.catching++
-	lane.Doubt(true)
+	m.lane.Doubt(true)
 }
 
 // endCatchUp ends one beginCatchUp.
-func (m *memory) endCatchUp(lane *dispatch.Lane) {
+func (m *memory) endCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.catching > 0 {
 		m.catching--
 	}
 	if m.catching == 0 {
-		lane.Doubt(false)
+		m.lane.Doubt(false)
 	}
 }

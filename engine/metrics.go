@@ -159,10 +159,15 @@ func (e *Engine) Metrics() (all []MetricFamily) {
 }
 
 // status returns the state of the metric.
-func (m *metric) status() MetricStatus {
+func (m *metric) status(of *work) MetricStatus {
 	s := MetricStatus{
 		Name: m.Name, Source: m.Source.Name, Max: m.Max,
 		Errors: m.failures.count.Load(), LastError: m.failures.last.Load(),
+	}
+	for _, running := range of.sources {
+		if running.Name == m.Source.Name {
+			s.LastError = m.failures.lastOf(running.view, nil)
+		}
 	}
 	if m.Rule != nil {
 		s.Source, s.Rule = "", m.Rule.Name

@@ -166,6 +166,7 @@ func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // the morning would be over
 	l.put("a", "0")
 	l.holds("the morning is over", func() bool { return e.moments.due.Load() == 0 })
+	l.await(h, 2)
 	stop()
 	l.expectAbout(h, "up", "synced a →0")
 }

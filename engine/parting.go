@@ -7,6 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 )
@@ -46,8 +47,12 @@ func (l *leftInformer) isWatched() bool { return slices.Contains(l.engine.inform
 // left is what one intake owes a rule of its partings.
 type left struct {
 	partings []*parting
-	objects  map[delta.Key]*object.Object // that the rule had inside, as it last saw them
-	round    int64                        // see resume.Round
+	follow.Inside
+}
+
+// newLeft returns a left without objects.
+func newLeft() *left {
+	return &left{Inside: follow.Inside{Objects: make(map[delta.Key]*object.Object)}}
 }
 
 // part makes the partings of all rules. It returns the informers that rules have left and that stay
@@ -89,11 +94,10 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 		in, i := e.intakeFor(p.rule, key)
 		l := in.left[i]
 		if l == nil {
-			l = &left{objects: make(map[delta.Key]*object.Object)}
-			l.round = resume.Round(snapshot.ResourceVersion)
+			l = newLeft()
 			in.left[i] = l
 		}
-		l.objects[key] = o
+		l.Objects[key] = o
 		if !slices.Contains(l.partings, p) {
 			l.partings = append(l.partings, p)
 			p.owed.Add(1)
@@ -124,12 +128,33 @@ func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule i
 // departed adds to c the objects of left informers that have ceased to be inside for a rule, which
 // has followed this informer meanwhile. now has what the informer knows.
 func (in *intake) departed(i int, now map[delta.Key]*object.Object) {
-	for _, last := range slices.SortedFunc(maps.Values(in.left[i].objects), byKey) {
+	for _, last := range slices.SortedFunc(maps.Values(in.left[i].Objects), byKey) {
 		key := keyOf(last)
 		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
 			if is := now[key]; is != nil && in.evaluator.IsInside(i, is, c) {
 				return
 			}
+			in.evaluator.Depart(i, last, s.Now, in.isSecret(), c)
+		})
+	}
+}
+
+// departedEarly is departed for a rule that catches up, about the objects that have had their turn.
+func (in *intake) departedEarly(i int, u *catchUp, now map[delta.Key]*object.Object) {
+	l := in.left[i]
+	for _, last := range slices.SortedFunc(maps.Values(l.Objects), byKey) {
+		key := keyOf(last)
+		if u.Owes(last.Key()) {
+			continue
+		}
+		delete(l.Objects, key)
+		if is := now[key]; is != nil {
+			in.tell(is, func(s evaluate.Step, c *evaluate.Change) {
+				in.differ(i, evaluate.Before{Object: last, Inside: true}, s, c)
+			})
+			continue
+		}
+		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
 			in.evaluator.Depart(i, last, s.Now, in.isSecret(), c)
 		})
 	}

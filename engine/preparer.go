@@ -142,12 +142,12 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	if d.Undecided {
 		p.trails.noteDecided(d.Delta, r.Selected, errors.Join(r.Failures...), now)
 	}
-	add := p.failures.add
+	add := p.failures.addOn
 	if r.Err != nil {
 		add = p.failures.addSeen
 	}
 	for _, err := range r.Failures {
-		add(err, d.Delta.Key())
+		add(err, d.Delta.Object)
 	}
 	if r.Selected {
 		p.selected.Add(1)

@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
@@ -63,7 +64,7 @@ func (e *Engine) Reload(
 	ctx, release := e.tasks.within(ctx)
 	defer release()
 	before := e.work()
-	if err := before.awaitTold(ctx); err != nil {
+	if err := before.awaitFollowing(ctx); err != nil {
 		return Reloaded{}, nil, err
 	}
 	if err := before.widen(ctx, p); err != nil {
@@ -105,23 +106,23 @@ type reload struct {
 	departures []departure
 }
 
-// awaitTold returns when nothing is left of an earlier Reload that rules have to be told.
-func (w *work) awaitTold(ctx context.Context) error {
+// awaitFollowing returns when all rules have caught up that began to.
+func (w *work) awaitFollowing(ctx context.Context) error {
 	for _, in := range w.intakes {
-		for in.tells() {
+		for in.catchesUp() {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
-				return fmt.Errorf("the reload before has not ended: %w", context.Cause(ctx))
+				return fmt.Errorf("rules still learn what has changed for them before: %w", context.Cause(ctx))
 			}
 		}
 	}
 	return nil
 }
 
-// tells reports whether rules are still being told what the informer has.
-func (in *intake) tells() (is bool) {
-	in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().telling != nil })
+// catchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
+func (in *intake) catchesUp() (is bool) {
+	in.informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().catchUps) > 0 })
 	return is
 }
 
@@ -208,12 +209,13 @@ func (in *intake) awaitCaughtUp(ctx context.Context) error {
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
 func (r *reload) carryOut() {
+	r.takeOccasions()
+	r.coming.Store(r.next)
+	defer r.coming.Store(nil)
 	for _, rule := range r.gone {
 		r.drop(rule)
 	}
 	waiting := r.wait()
-	r.coming.Store(r.next)
-	defer r.coming.Store(nil)
 	for _, rule := range r.next.rules {
 		switch {
 		case rule.before != nil:
@@ -244,7 +246,9 @@ func (r *reload) carryOut() {
 	}
 	for _, in := range r.dropped {
 		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
+			in.catchUpAll(known)
 			r.leave(in, nil, known)
+			in.isDropped = true
 		})
 	}
 	owed := r.part()
@@ -342,6 +346,7 @@ func (r *reload) introduce(rule *runningRule) {
 		}
 	}
 	rule.memory.loaded()
+	rule.memory.takeUp(rule.memory.occasions)
 	r.note(rule)
 }
 
@@ -356,8 +361,8 @@ func (r *reload) succeed(rule *runningRule) {
 		r.dead.Rename(old.Name, rule.Name)
 	}
 	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
+	rule.memory.follow(rule.lane)
 	rule.matches.Store(old.matches.Load())
-	rule.resynced.Store(old.resynced.Load())
 	rule.preparer.selected.Store(old.preparer.selected.Load())
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
@@ -385,6 +390,7 @@ func (r *reload) note(rule *runningRule) {
 func (r *reload) replace(in *intake) {
 	old := in.before
 	in.informer.Replace(in, in.planned.View, func(known iter.Seq[*object.Object]) {
+		old.catchUpAll(known)
 		r.leave(old, in, known)
 		in.takeOver(known)
 	}, in.timetables()...)
@@ -409,8 +415,8 @@ func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 		if is == nil || is.before != was || in != nil && slices.Contains(in.rules, is) {
 			continue
 		}
-		if l := old.left[j]; l != nil && len(l.objects) > 0 {
-			inside := slices.Collect(maps.Values(l.objects))
+		if l := old.left[j]; l != nil && len(l.Objects) > 0 {
+			inside := slices.Collect(maps.Values(l.Objects))
 			r.departures = append(r.departures, departure{is, old, inside, l.partings})
 		}
 		if old.unseen[j] || old.resuming.isLate(j) {
@@ -456,10 +462,10 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 			}
 			l := byIntake[in][i]
 			if l == nil {
-				l = &left{objects: make(map[delta.Key]*object.Object), round: r.clock.Now().Unix()}
+				l = newLeft()
 				byIntake[in][i] = l
 			}
-			l.objects[keyOf(o)] = o
+			l.Objects[keyOf(o)] = o
 			for _, p := range partings {
 				if !slices.Contains(l.partings, p) {
 					l.partings = append(l.partings, p)
@@ -482,7 +488,7 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 	for i, l := range all {
 		if more := in.left[i]; more != nil { // of an earlier reload
-			maps.Copy(l.objects, more.objects)
+			maps.Copy(l.Objects, more.Objects)
 			l.partings = append(l.partings, more.partings...)
 		}
 		in.left[i] = l
@@ -497,9 +503,13 @@ func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 	for o := range known {
 		there[keyOf(o)] = o
 	}
-	var now []int // the others are told with the rest of what they have to learn
+	var now []int // the others learn that with the rest
 	for i := range all {
-		if !in.telling.tells(i) && !in.unseen[i] {
+		switch u := in.catchUpOf(i); {
+		case in.unseen[i]:
+		case u != nil:
+			in.departedEarly(i, u, there)
+		default:
 			in.departed(i, there)
 			now = append(now, i)
 		}
@@ -566,7 +576,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	in.before, in.present.intake = nil, in
 	in.caughtUp = old.caughtUp
 	from := make(map[int]int) // rules that go on, by their indexes: from which in old
-	var newcomers []newcomer
+	var pupils []follow.Pupil
 	for i, r := range in.rules {
 		j := slices.IndexFunc(old.rules, func(was *runningRule) bool {
 			return was == r || was == r.before
@@ -581,10 +591,15 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			in.carry(i, old, j)
 		case j >= 0 && !old.unseen[j]:
 			delete(in.unseen, i) // if it waits for others, it hears all the same, undecided
-			newcomers = append(newcomers, newcomer{rule: i, before: old, was: j})
+			has := func(o *object.Object) bool {
+				defer old.evaluator.Forget()
+				var reported evaluate.Change // its failures were reported when it came
+				return old.evaluator.IsInside(j, o, &reported)
+			}
+			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
 		case in.unseen[i]: // it is told when what it looks into has settled
 		case in.caughtUp:
-			newcomers = append(newcomers, newcomer{rule: i})
+			pupils = append(pupils, follow.Pupil{Rule: i})
 		default:
 			in.makeLate(i)
 		}
@@ -597,9 +612,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	}
 	in.countWaiting()
 	in.takeOverGauges(old.measuring, known)
-	if len(newcomers) > 0 {
-		in.tellNewcomers(newcomers, known)
-	}
+	in.beginCatchUp(pupils, known, nil, false)
 }
 
 // carry takes up what old knows of its rule j, which is the rule i of in.

@@ -34,7 +34,7 @@ func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) 
 	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]Handler{"record": h})
 	if err == nil {
 		ended()
-		err = e.work().awaitTold(ctx)
+		err = e.work().awaitFollowing(ctx)
 	}
 	return done, err
 }
@@ -45,7 +45,8 @@ func (l *life) quiet(e *Engine) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		status := e.Status()
 		isBehind := func(s SourceStatus) bool { return !s.Ready || s.Pending > 0 }
-		if !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(status) {
+		catchesUp := slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
+		if !catchesUp && !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(e.Status()) {
 			return
 		}
 		l.server.Bookmark()

@@ -25,6 +25,7 @@ type loaded struct {
 	waiting   map[string][]state.LaneKey // by rule
 	gathered  map[string][]state.LaneKey // by rule
 	notes     map[noteID][]byte
+	occasions map[string][]byte // by rule, also of those that are gone
 }
 
 // restore resumes from the state once it is known to belong to this cluster. It returns early when
@@ -80,6 +81,7 @@ func (e *Engine) load() (from loaded, err error) {
 		waiting:   make(map[string][]state.LaneKey),
 		gathered:  make(map[string][]state.LaneKey),
 		notes:     make(map[noteID][]byte),
+		occasions: make(map[string][]byte),
 	}
 	rules, err := e.store.Rules()
 	if err != nil {
@@ -97,6 +99,9 @@ func (e *Engine) load() (from loaded, err error) {
 	}
 	for _, n := range notes {
 		from.notes[noteID{n.Rule, n.Name}] = n.Value
+		if n.Name == occasionNote {
+			from.occasions[n.Rule] = n.Value
+		}
 	}
 	if from.letters, err = e.store.Letters(); err != nil {
 		return loaded{}, err
@@ -145,6 +150,7 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 func (e *Engine) resume(from loaded) {
 	owed := e.part(from)
 	e.drop(owed, from)
+	e.resumeOccasions(from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {
 			l.Reason = "not kept over the restart, as it may quote a secret"
@@ -160,7 +166,7 @@ func (e *Engine) resume(from loaded) {
 			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.memory.load(from.paused[r.id], r.lane)
+		r.memory.load(from.paused[r.id])
 	}
 	e.takeNames(from)
 	end = e.begin()

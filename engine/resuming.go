@@ -3,10 +3,10 @@ package engine
 import (
 	"context"
 	"iter"
-	"slices"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
@@ -14,14 +14,15 @@ import (
 )
 
 // resuming is what an intake knows of the cut that it resumes from, until its informer has caught
-// up with the server. It carries out the decision of [resume.Decide]. A nil resuming has nothing
+// up with the server, and its late rules with the informer. It carries out the decision of
+// [resume.Decide]. A nil resuming has nothing
 // left to do. It has many fields because rules, objects and what is held back meet here.
 //
 // Rules that are New or Changed see the resulting differences in one of two ways:
 //
 //   - changed rules see them at once, if the cut holds whole objects. Their lanes hold the changes
 //     undecided until their source has settled.
-//   - late rules see them when the informer has caught up. New rules are late, and so are Changed
+//   - late rules catch up once the informer has: see catchUp. New rules are late, and so are Changed
 //     rules if the cut holds only parts of objects. If the cut has nothing of the informer, only
 //     rules that have left another one are late; the others see all objects as they come.
 type resuming struct {
@@ -31,8 +32,6 @@ type resuming struct {
 	late     map[int]bool
 	isSecret bool
 	isNew    bool // the cut has nothing of the informer
-	// round distinguishes a repeated Synced event from earlier ones about the same state.
-	round int64
 
 	// parts are the objects in the cut, if the cut holds only parts of them. For Secrets, inside
 	// names the rules that had them inside.
@@ -54,7 +53,7 @@ type resuming struct {
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !in.record.store.IsNew() {
 		for _, r := range in.rules {
-			r.memory.beginCatchUp(r.lane)
+			r.memory.beginCatchUp()
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
@@ -67,7 +66,6 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		verdicts: make([]resume.Verdict, len(in.rules)),
 		changed:  make(map[int]bool), late: make(map[int]bool),
 		isSecret: in.record.isSecret, isNew: isNew,
-		round:  resume.Round(snapshot.ResourceVersion),
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
@@ -131,25 +129,26 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	return evaluate.Before{Object: o, Inside: inside}
 }
 
-// wasLate answers for a late rule that has seen the informer. It returns whether the rule had the
-// object inside when it last saw the object. For all other rules ok is false.
-func (p *resuming) wasLate(i int, o *object.Object) (inside, ok bool) {
-	if !p.isLate(i) || !p.verdicts[i].Before.Seen() {
+// wasBehind answers for a rule that has seen the informer and is behind. It returns whether the rule
+// had the object inside when it last saw the object. For all other rules ok is false.
+func (in *intake) wasBehind(i int, o *object.Object) (inside, ok bool) {
+	if !in.isBehind(i, o.Key()) || !in.resuming.verdicts[i].Before.Seen() {
 		return false, false
 	}
-	return p.before(i, o).Inside, true
+	return in.resuming.before(i, o).Inside, true
 }
 
-// missed returns the marks to record beside a Secret for late rules that have seen the informer,
-// because they have not seen its change. If this run ends before they do, another run shows them
-// the change.
-func (p *resuming) missed(rules []*runningRule) (names []string) {
+// missedBy returns the marks to record beside a Secret for rules that have seen the informer, because
+// they are behind and have not seen its change. If this run ends before they do, another run shows
+// them the change.
+func (in *intake) missedBy(o *object.Object) (names []string) {
+	p := in.resuming
 	if p == nil || !p.isSecret {
 		return nil
 	}
-	for i := range p.late {
-		if p.verdicts[i].Before.Seen() {
-			names = append(names, resume.Missed(rules[i].id))
+	for i, r := range in.rules {
+		if in.isBehind(i, o.Key()) && p.verdicts[i].Before.Seen() {
+			names = append(names, resume.Missed(r.id))
 		}
 	}
 	return names
@@ -223,7 +222,7 @@ func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Cha
 // the object was not in the cut.
 func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
 	p := in.resuming
-	in.evaluator.Compare(i, p.before(i, before), s, p.round, p.isSecret, c)
+	in.evaluator.Compare(i, p.before(i, before), s, p.isSecret, c)
 }
 
 // tellChanged shows changed rules the difference that their new where makes to the objects in the
@@ -259,32 +258,72 @@ func (in *intake) release(ctx context.Context, changed map[int]bool) {
 	}
 }
 
-// CaughtUp implements source.Consumer. It shows late rules their differences. Then it records
-// everything that was held back, in the same cut that records that these rules have seen the
-// objects.
+// CaughtUp implements source.Consumer. Late rules begin to catch up. What was held back for them is
+// recorded when they have.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	in.caughtUp = true
-	p := in.resuming
-	if p == nil {
-		p = new(resuming)
-	}
-	in.tellLate(p, known)
-	in.resuming = nil
 	in.measureKnown(known)
-	held := in.held(p)
-	defer in.record.begin()()
+	p := in.resuming
+	late := func(i int) bool { return p.isLate(i) }
+	in.departAll(known, func(i int) bool { return !late(i) })
+	var pupils []follow.Pupil
+	var knew []string
+	var held []evaluate.Change
+	if p != nil {
+		if pupils = in.pupils(p); len(pupils) == 0 {
+			in.resuming = nil
+			held = in.held(p)
+		}
+		for key := range p.parts {
+			knew = append(knew, key.String())
+		}
+	}
+	end := in.record.begin()
 	for i := range held {
 		in.record.apply(&held[i], nil)
 	}
-	for _, r := range in.rules {
-		r.memory.endCatchUp(r.lane)
-	}
 	for i, r := range in.rules {
-		if p.late[i] {
-			r.memory.see(in.id)
+		if late(i) {
+			continue
 		}
+		r.memory.endCatchUp()
 		if !in.unseen[i] {
 			in.parted(i)
+		}
+	}
+	end()
+	if p != nil {
+		clear(p.late)
+	}
+	in.beginCatchUp(pupils, known, knew, true)
+}
+
+// pupils returns the late rules, with what they knew of the objects in the cut.
+func (in *intake) pupils(p *resuming) (pupils []follow.Pupil) {
+	for i := range in.rules {
+		if p.late[i] {
+			has := func(o *object.Object) bool { return p.before(i, o).Inside }
+			pupils = append(pupils, follow.Pupil{
+				Rule: i, Knew: follow.Cut{Objects: p.parts, Has: has},
+			})
+		}
+	}
+	return pupils
+}
+
+// departAll tells rules that follow the informer what became of the objects that they had inside in
+// informers that they have left.
+func (in *intake) departAll(known iter.Seq[*object.Object], of func(i int) bool) {
+	if len(in.left) == 0 {
+		return
+	}
+	there := make(map[delta.Key]*object.Object)
+	for o := range known {
+		there[keyOf(o)] = o
+	}
+	for i := range in.rules {
+		if in.left[i] != nil && !in.unseen[i] && of(i) {
+			in.departed(i, there)
 		}
 	}
 }
@@ -306,92 +345,4 @@ func (in *intake) held(p *resuming) []evaluate.Change {
 		changes = append(changes, evaluate.Change{Moved: true, Position: *p.heldPosition})
 	}
 	return changes
-}
-
-// tellLate shows late rules the objects that are inside now, as Synced, and those that fell out, as
-// Deleted. To the other rules it shows what they have left.
-func (in *intake) tellLate(p *resuming, known iter.Seq[*object.Object]) {
-	if len(p.late) == 0 && len(in.left) == 0 {
-		return
-	}
-	there := make(map[delta.Key]*object.Object)
-	for o := range known {
-		key := keyOf(o)
-		there[key] = o
-		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-			for i := range in.rules {
-				if p.late[i] {
-					in.tellOne(i, p, key, s, c)
-				}
-			}
-		})
-	}
-	for i := range in.rules {
-		switch {
-		case p.late[i]:
-			in.fellOut(i, p, there)
-		case in.left[i] != nil && !in.unseen[i]:
-			in.departed(i, there)
-		}
-	}
-}
-
-// tellOne adds to c what a late rule sees of an object that is there.
-func (in *intake) tellOne(
-	i int, p *resuming, key delta.Key, s evaluate.Step, c *evaluate.Change,
-) {
-	before, round := in.lastSeen(i, p, key)
-	in.differ(i, before, s, round, c)
-}
-
-// differ adds to c what a rule must learn of an object that it last saw as before.
-func (in *intake) differ(
-	i int, before evaluate.Before, s evaluate.Step, round int64, c *evaluate.Change,
-) {
-	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
-		if before.Inside {
-			in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
-		}
-		before = evaluate.Before{}
-	}
-	in.evaluator.Compare(i, before, s, round, in.isSecret(), c)
-}
-
-// fellOut shows a late rule the deletion of what it had inside and what is not there.
-func (in *intake) fellOut(i int, p *resuming, there map[delta.Key]*object.Object) {
-	var gone []*object.Object
-	note := func(last *object.Object) {
-		key := keyOf(last)
-		if before, _ := in.lastSeen(i, p, key); there[key] == nil && before.Inside {
-			gone = append(gone, before.Object)
-		}
-	}
-	if l := in.left[i]; l != nil {
-		for _, last := range l.objects {
-			note(last)
-		}
-	}
-	for key, last := range p.parts {
-		if l := in.left[i]; l == nil || l.objects[key] == nil {
-			note(last)
-		}
-	}
-	slices.SortFunc(gone, byKey)
-	for _, last := range gone {
-		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
-			in.evaluator.Depart(i, last, s.Now, p.isSecret, c)
-		})
-	}
-}
-
-// lastSeen returns an object as a late rule last saw it, in this informer or in one that the rule
-// has left, and the round of the events about that state.
-func (in *intake) lastSeen(i int, p *resuming, key delta.Key) (evaluate.Before, int64) {
-	if l := in.left[i]; l != nil && l.objects[key] != nil {
-		return evaluate.Before{Object: l.objects[key], Inside: true}, l.round
-	}
-	if o := p.parts[key]; o != nil {
-		return p.before(i, o), p.round
-	}
-	return evaluate.Before{}, p.round
 }

@@ -19,8 +19,14 @@ import (
 //
 // If there is no such rule, the error wraps ErrNotFound. It is an error, and nothing has happened,
 // if the rule's source has not synced, or if the rule does not select Synced.
+//
+// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is then.
 func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err error) {
-	r := e.rule(rule)
+	w, err := e.settled(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("rule %q: %w", rule, err)
+	}
+	r := w.rule(rule)
 	switch {
 	case r == nil:
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
@@ -38,12 +44,12 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	if waits, reason := r.reason(); waits {
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
-	number := r.nextResync(e.clock.Now())
-	for _, in := range e.work().intakes {
+	of := round{e.nextResync(r), e.clock.Now().Unix()}
+	for _, in := range w.intakes {
 		if !slices.Contains(in.rules, r) {
 			continue
 		}
-		n, err := e.resync(ctx, in, r, number)
+		n, err := e.resync(ctx, in, r, of)
 		if selected += n; err != nil {
 			return selected, err
 		}
@@ -51,21 +57,16 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	return selected, nil
 }
 
-// nextResync returns the number of a round that begins now. No other round of the rule has it, unless
-// one of its timetable begins in the same second: then they are one round.
-func (r *runningRule) nextResync(now time.Time) int64 {
-	for {
-		last := r.resynced.Load()
-		if next := max(now.Unix(), last+1); r.resynced.CompareAndSwap(last, next) {
-			return next
-		}
-	}
+// nextResync returns the occasion of a resync that begins now.
+func (e *Engine) nextResync(r *runningRule) uint32 {
+	defer e.begin()()
+	return r.memory.draw(0)
 }
 
 // resync shows a rule the objects of one informer, in turns that keep changes of the informer waiting
 // no longer than those of a round do.
 func (e *Engine) resync(
-	ctx context.Context, in *intake, r *runningRule, number int64,
+	ctx context.Context, in *intake, r *runningRule, of round,
 ) (selected int, err error) {
 	var keys []string
 	in.informer.Visit(func(known iter.Seq[*object.Object]) {
@@ -80,15 +81,15 @@ func (e *Engine) resync(
 		began, isThere := time.Now(), false
 		in.informer.Look(func(get func(string) *object.Object) {
 			in = in.latest()
-			rule := slices.Index(in.rules, r)
-			if isThere = rule >= 0; !isThere {
+			rule := slices.IndexFunc(in.rules, func(is *runningRule) bool { return is.memory == r.memory })
+			if isThere = rule >= 0 && !in.isDropped; !isThere {
 				return
 			}
 			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < turn) {
 				o := get(keys[0])
 				keys = keys[1:]
 				if o != nil {
-					selected += in.again(rule, o, number)
+					selected += in.again(rule, o, of)
 				}
 			}
 		})
@@ -107,6 +108,25 @@ func (e *Engine) resync(
 	return selected, nil
 }
 
+// round is what the events of a resync have in common. No other events of the rule have its occasion.
+type round struct {
+	occasion uint32
+	number   int64 // Unix time in seconds
+}
+
+// settled returns the plan at work while no Reload is being carried out.
+func (e *Engine) settled(ctx context.Context) (*work, error) {
+	for {
+		w := e.work()
+		if e.coming.Load() == nil {
+			return w, nil
+		}
+		if !rested(ctx, time.Millisecond) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // rested waits for d, and reports whether ctx has not ended meanwhile.
 func rested(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -120,9 +140,9 @@ func rested(ctx context.Context, d time.Duration) bool {
 }
 
 // again shows a rule an object that it follows, and returns how often the rule selects it.
-func (in *intake) again(rule int, o *object.Object, number int64) (selected int) {
+func (in *intake) again(rule int, o *object.Object, of round) (selected int) {
 	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-		s.Delta.Round = number
+		s.Delta.Occasion, s.Delta.Round = of.occasion, of.number
 		in.evaluator.Again(rule, s, c)
 		selected = len(c.Matches)
 	})

@@ -21,11 +21,12 @@ type runningRule struct {
 	// processor.
 	*plan.Rule
 	lane     *dispatch.Lane
-	counting *counting     // nil: the rule has no count
-	trails   trails        // what became of its last changes
-	matches  atomic.Uint64 // decided when the change came in; see preparer.selected
-	waits    atomic.Int32  // holds that have not been released; see hold
-	knowsOwn bool          // the lane recognizes and drops the rule's own changes
+	counting *counting      // nil: the rule has no count
+	trails   trails         // what became of its last changes
+	matches  atomic.Uint64  // decided when the change came in; see preparer.selected
+	waits    atomic.Int32   // holds that have not been released; see hold
+	occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
+	knowsOwn bool           // the lane recognizes and drops the rule's own changes
 	// id is the name by which the state finds what it has of the rule. A rule that is renamed keeps
 	// it: see former.go.
 	id        string
@@ -36,10 +37,9 @@ type runningRule struct {
 	laneStore *laneStore       // nil if nothing is kept
 	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
-	orphans   *orphans     // nil unless the rule prunes
-	spared    *spared      // nil unless the rule prunes
-	timed     allTimed     // what waits to become a member
-	resynced  atomic.Int64 // the number of the last round of Resync; 0 if there was none
+	orphans   *orphans // nil unless the rule prunes
+	spared    *spared  // nil unless the rule prunes
+	timed     allTimed // what waits to become a member
 	source    *runningSource
 	to        *dispatcher
 

@@ -268,7 +268,9 @@ func (s *spared) offer(rule *runningRule, key delta.Key) {
 		in.record.pace()
 		defer s.engine.begin()()
 		if o, ok := rule.view.Get(key.Namespace, key.Name); !ok || !rule.preparer.Selects(o, in.clock.Now()) {
-			rule.lane.OfferActions(rule.preparer.late(key))
+			d := rule.preparer.late(key)
+			rule.stamp(&d)
+			rule.lane.OfferActions(d)
 		}
 		s.forget(key)
 	})

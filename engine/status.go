@@ -89,6 +89,8 @@ type RuleStatus struct {
 	// NextRound is when the rule is told of all members again: by its schedule or its resync. It is
 	// zero if it never is.
 	NextRound time.Time
+	// IsScheduled says that NextRound is a moment of the rule's schedule.
+	IsScheduled bool
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
@@ -141,7 +143,7 @@ func (e *Engine) Status() Status {
 		pending, next := r.timed.stats()
 		gathered, due := r.lane.Gathered()
 		acted, idle := r.lane.Acted()
-		chasing := e.acting.breaker.Chasing(r.Name)
+		chasing := e.chasing(r.Name)
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state, Slowed: chasing != "",
@@ -149,12 +151,12 @@ func (e *Engine) Status() Status {
 				r.spared.reason(), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
-			LastError: r.failures.last.Load(), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.nextRound(), Windows: r.counting.open(e.clock.Now()),
+			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
+			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.counting.open(e.clock.Now()),
 		})
 	}
 	for _, m := range now.metrics {
-		status.Metrics = append(status.Metrics, m.status())
+		status.Metrics = append(status.Metrics, m.status(now))
 	}
 	for _, d := range now.dispatchers {
 		s := HandlerStatus{Name: d.name, InFlight: d.InFlight()}

@@ -219,11 +219,11 @@ const (
 	stale = 200 * time.Millisecond
 )
 
-// Tick implements source.Consumer. It tells newcomers what the informer has, makes members of the
-// objects that have waited long enough, and measures objects for gauges.
+// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
+// long enough, and measures objects for gauges.
 func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
-	if in.telling != nil {
-		again = in.tellSome(began, get)
+	if len(in.catchUps) > 0 {
+		again = in.catchUpSome(began, get)
 		began = in.clock.Now()
 	}
 	again = timing.Earlier(again, in.elapseSome(began, get))

@@ -34,6 +34,9 @@ const maxActed = 64
 type acted struct {
 	mu  sync.Mutex // a leaf
 	all []doneAt   // the oldest first; guarded by mu
+	// now counts the results of events whose actions are being performed, by the event's id; guarded
+	// by mu.
+	now map[string]map[action.Result]int
 }
 
 type doneAt struct {
@@ -48,6 +51,40 @@ func (a *acted) add(d action.Done, at time.Time) {
 		a.all = slices.Delete(a.all, 0, 1)
 	}
 	a.all = append(a.all, doneAt{d, at})
+	if results := a.now[d.Delivery]; results != nil {
+		results[d.Result]++
+	}
+}
+
+// begin says that the rule's own actions for an event begin.
+func (a *acted) begin(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil {
+		a.now = make(map[string]map[action.Result]int)
+	}
+	a.now[id] = make(map[action.Result]int)
+}
+
+// end says that the actions have ended, and returns what they came to if they have succeeded. What
+// an earlier attempt changed counts as far as it is remembered.
+func (a *acted) end(id string) trail.Verdict {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	results := a.now[id]
+	delete(a.now, id)
+	hasChanged := func(d doneAt) bool {
+		return d.Delivery == id && (d.Result == action.Changed || d.Result == action.Created)
+	}
+	switch {
+	case results[action.Changed]+results[action.Created] > 0, slices.ContainsFunc(a.all, hasChanged):
+		return trail.Acted
+	case results[action.Gone] > 0:
+		return trail.Vanished
+	case results[action.Unchanged] > 0:
+		return trail.Unchanged
+	}
+	return trail.Acted
 }
 
 func (a *acted) list() []doneAt {
@@ -105,6 +142,36 @@ func (r *runningRule) selected(d delta.Delta) {
 func (r *runningRule) matched(d delta.Delta, verdict trail.Verdict) {
 	r.matches.Add(1)
 	r.trails.changes.Add(d, verdict, r.preparer.clock.Now())
+}
+
+// sinceSelected corrects the latency of attempts, which counts from the first change that their event
+// includes. If the newest one, which gives the event its id, is remembered, it counts from there.
+func (t trails) sinceSelected(attempts []trail.Entry) {
+	if len(attempts) == 0 {
+		return
+	}
+	type change struct {
+		uid, version string
+		round        int64
+	}
+	selected := make(map[change]time.Time)
+	changes, _ := t.changes.After(0)
+	for i := range changes {
+		c := &changes[i]
+		of := change{c.UID, c.Version, c.Round}
+		switch c.Verdict {
+		case trail.Selected, trail.Gathered, trail.Undecided:
+			if _, ok := selected[of]; !ok {
+				selected[of] = c.At
+			}
+		}
+	}
+	for i := range attempts {
+		a := &attempts[i]
+		if at, ok := selected[change{a.UID, a.Version, a.Round}]; ok && !a.At.Before(at) {
+			a.Latency = min(a.Latency, a.At.Sub(at))
+		}
+	}
 }
 
 // noteDecided remembers what became of a change that was decided at its delivery.

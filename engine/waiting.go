@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 )
@@ -75,23 +76,15 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	if len(unseen) == 0 {
 		return
 	}
-	defer in.informer.Wake() // gauges may be complete
-	if in.resuming != nil {  // CaughtUp tells them
-		for _, i := range unseen {
-			in.resuming.late[i] = true
+	var pupils []follow.Pupil
+	for _, i := range unseen {
+		if !in.caughtUp {
+			in.makeLate(i)
+			continue
 		}
-		return
+		pupils = append(pupils, follow.Pupil{Rule: i})
 	}
-	p := &resuming{late: make(map[int]bool), isSecret: in.isSecret()}
-	for _, i := range unseen {
-		p.late[i] = true
-	}
-	in.tellLate(p, known)
-	defer in.record.begin()()
-	for _, i := range unseen {
-		in.rules[i].memory.see(in.id)
-		in.parted(i)
-	}
+	in.beginCatchUp(pupils, known, nil, false)
 }
 
 // waits reports whether one of the rules may still wait, and goes on with that in a work.

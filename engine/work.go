@@ -343,7 +343,8 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	p := b.newPreparer(r, h, failures, trails)
 	p.counters = b.countersOf(r)
 	running := &runningRule{
-		Rule: r, id: b.newID(r, old), preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
+		occasion: new(atomic.Uint32),
+		Rule:     r, id: b.newID(r, old), preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
 		source: b.sources[r.Source], to: to, before: old, trails: trails,
 	}
 	options := dispatch.LaneOptions{
@@ -385,6 +386,7 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		store: b.store, id: running.id, name: r.Name, resource: running.resource(), where: running.membership(),
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
+	running.memory.lane = running.lane
 	return running
 }
 

@@ -257,7 +257,7 @@ func (p *pretence) Events(rule string, after uint64) (control.Events, error) {
 		return control.Events{}, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
-	event := control.Event{Time: at, Rule: "crash-looping", Handler: "oncall", Object: "shop/web-0", Event: "updated", What: "selected", ID: "crash-looping/1/updated/7"}
+	event := control.Event{Time: at, Rule: "crash-looping", Handler: "oncall", Object: "shop/web-0", Outcome: explain.Outcome{Event: "updated", What: "selected", ID: "crash-looping/1/updated/7"}}
 	declined, sent, done := event, event, event
 	declined.Object, declined.What = "shop/web-1", "when"
 	sent.What, sent.Attempt = "sent", 2

@@ -145,14 +145,18 @@ func oldestOf(chases map[string]*chase) (oldest string) {
 
 // Chasing says that the rule is slowed, over what and with which other rules, or that somebody else
 // undoes what it writes, or returns "". It says the former until twice the last delay has passed
-// without a further one.
-func (b *Breaker) Chasing(rule string) string {
+// without a further one. A chase of which hasRule knows a rule no more goes on with the delay that is
+// under way, and then ends.
+func (b *Breaker) Chasing(rule string, hasRule func(name string) bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
 	var deepest *chase
+	isGone := func(name string) bool { return !hasRule(name) }
 	for _, c := range b.chases {
-		if now.After(c.until) || !slices.Contains(c.rules, rule) {
+		isOver := now.After(c.until) ||
+			now.After(c.next) && slices.ContainsFunc(c.rules, isGone)
+		if isOver || !slices.Contains(c.rules, rule) {
 			continue
 		}
 		if deepest == nil || c.depth > deepest.depth {
@@ -166,6 +170,10 @@ func (b *Breaker) Chasing(rule string) string {
 	if last := len(deepest.rules) - 1; last > 0 {
 		others := strings.Join(deepest.rules[:last], ", ")
 		who = fmt.Sprintf("rules %s and %s chase each other", others, deepest.rules[last])
+	}
+	if slices.ContainsFunc(deepest.rules, isGone) {
+		left := max(deepest.next.Sub(now).Round(time.Second), time.Second)
+		return fmt.Sprintf("slowed: the rule that it chased through the cluster is gone; next in %v", left)
 	}
 	text := fmt.Sprintf("slowed: %s through the cluster on %s %s, %d writes deep",
 		who, deepest.resource, deepest.key, deepest.depth)

@@ -61,13 +61,17 @@ func Results() []Result {
 	return []Result{Changed, Unchanged, Created, Gone, Conflict, Denied, Rejected, Failed}
 }
 
-// Done is an action that ended, whatever its result.
+// Done is an action that ended, whatever its result. It has many fields because it is what reports and
+// metrics know of an action.
 type Done struct {
 	By
 	Verb            string
 	Resource        schema.GroupVersionResource
 	Subresource     string
 	Namespace, Name string
+	// Label is the action of the rule's manifest that asked for it, as actions[0]; "" for a prune and
+	// for actions of handlers.
+	Label           string
 	Result          Result
 	Code            int    // of the API server's last answer; 0 if there was none
 	ResourceVersion string // the version that the action made
@@ -158,6 +162,9 @@ func (x *Executor) run(ctx context.Context, t task) error {
 	began := x.now()
 	o, err := t.do(ctx)
 	o.result = o.resultOf(err)
+	if t.by.Handler == "" {
+		o.label = t.label
+	}
 	x.audit(t.by, t.event, t.action, o, x.now().Sub(began), err)
 	switch {
 	case err == nil:
@@ -176,6 +183,7 @@ type outcome struct {
 	result  Result
 	code    int    // of the last answer
 	version string // the version that the action made
+	label   string // see Done.Label
 	// dropped are the fields of an apply that the API server ignored.
 	dropped []string
 }
@@ -202,7 +210,7 @@ func (x *Executor) audit(
 		By: by, Verb: a.Verb,
 		Resource: resourceOf(a.Resource), Subresource: a.Subresource,
 		Namespace: a.Namespace, Name: a.Name,
-		Result: o.result, Code: o.code, ResourceVersion: o.version,
+		Label: o.label, Result: o.result, Code: o.code, ResourceVersion: o.version,
 		Delivery: ev.ID, Attempt: ev.Attempt, Duration: took,
 	}
 	if x.observer != nil {

@@ -68,16 +68,16 @@ func TestUndoneWrites(t *testing.T) {
 			}
 			if n == 11 {
 				const want = "is undone: somebody else reverts what it writes to v1/pods shop/web-0, 11 times in a row; slowed, next in 8s"
-				if got := f.Chasing("r"); got != want {
+				if got := f.Chasing("r", hasAll); got != want {
 					t.Errorf("status is %q, want %q", got, want)
 				}
-				if got := f.Chasing("q"); got != "" {
+				if got := f.Chasing("q", hasAll); got != "" {
 					t.Errorf("status of another rule is %q", got)
 				}
 			}
 		}
 		time.Sleep(12 * time.Minute)
-		if d, says := f.Delay(t.Context(), "r", &f.event), f.Chasing("r"); d != 0 || says != "" {
+		if d, says := f.Delay(t.Context(), "r", &f.event), f.Chasing("r", hasAll); d != 0 || says != "" {
 			t.Errorf("long after: %v, %q", d, says)
 		}
 		if n := f.next(aPatch()); n != 0 {
@@ -97,7 +97,7 @@ func TestUndoneNowAndThen(t *testing.T) {
 		if d := f.Delay(t.Context(), "r", &f.event); d != 0 {
 			t.Errorf("it waits for %v", d)
 		}
-		if says := f.Chasing("r"); says != "is undone: somebody else reverts what it writes to v1/pods shop/web-0, 19 times in a row" {
+		if says := f.Chasing("r", hasAll); says != "is undone: somebody else reverts what it writes to v1/pods shop/web-0, 19 times in a row" {
 			t.Errorf("status is %q", says)
 		}
 	})
@@ -141,8 +141,8 @@ func TestWritesThatNobodyUndoes(t *testing.T) {
 				if n := len(f.writes.reversals.of); n > maxReversals || n != f.writes.reversals.oldest.Len() {
 					t.Errorf("%d are remembered", n)
 				}
-				if f.Chasing("r") != "" {
-					t.Errorf("status is %q", f.Chasing("r"))
+				if f.Chasing("r", hasAll) != "" {
+					t.Errorf("status is %q", f.Chasing("r", hasAll))
 				}
 			})
 		})
@@ -189,14 +189,14 @@ func TestWritesInTurns(t *testing.T) {
 						t.Fatalf("after %d writes: %t", n+1, is)
 					}
 				}
-				if got := f.Chasing("r"); got != c.want {
+				if got := f.Chasing("r", hasAll); got != c.want {
 					t.Errorf("status is %q, want %q", got, c.want)
 				}
 				if d := f.Delay(t.Context(), "r", &f.event); d != 0 {
 					t.Errorf("it waits for %v", d)
 				}
 				time.Sleep(turnsWithin + time.Second)
-				if got := f.Chasing("r"); got != "" {
+				if got := f.Chasing("r", hasAll); got != "" {
 					t.Errorf("long after, status is %q", got)
 				}
 				if write(1000) {

@@ -66,16 +66,23 @@ func (s Set) Has(t Type) bool { return s&(1<<t) != 0 }
 // Delta is one change of one object. It is a value; the objects behind it are immutable.
 type Delta struct {
 	Type Type
+	// Occasion tells events about one state of an object apart that a rule receives on different
+	// occasions: the number of times that its objects have come to it anew. See [Delta.ID].
+	Occasion uint32
 	// Object is the new state. If Type is Deleted, it is the last known state. Never nil.
 	Object *object.Object
 	// Old is the previous state of the same uid. An Updated always has it. A Deleted has it if it
 	// is known, to decide membership; expressions and handlers do not see it.
 	Old *object.Object
-	// Round tells Synced deltas of one state apart. In a resync it is the round's Unix time in
-	// seconds; after a restart it is the saved resourceVersion that the handler knows. It is 0 at
-	// first sight and for all other types.
+	// Round says why a Synced delta comes. In a resync it is the round's Unix time in seconds. It is
+	// Known if the handler has the object already, for example because the rule's where has changed
+	// and the object is still inside. It is 0 at first sight and for all other types.
 	Round int64
 }
+
+// Known is the Round of a Synced delta about an object that the handler has already, outside of a
+// resync.
+const Known = -1
 
 // Key identifies an object of one resource, across uids. Deltas of one Key stay in order.
 type Key struct{ Namespace, Name string }
@@ -88,18 +95,35 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
+// ParseKey returns the key of which String returned text.
+func ParseKey(text string) Key {
+	if namespace, name, ok := strings.Cut(text, "/"); ok {
+		return Key{namespace, name}
+	}
+	return Key{Name: text}
+}
+
 // KeyOf returns the key of an object.
 func KeyOf(o *object.Object) Key { return Key{o.Namespace(), o.Name()} }
 
 // Key returns the key of the delta's object.
 func (d Delta) Key() Key { return KeyOf(d.Object) }
 
-// ID returns the id of d's delivery under a rule: rule/uid/event/resourceVersion, and for a resync
-// /round after it. It is the same on every attempt and after a restart.
+// ID returns the id of d's delivery under a rule: rule/uid/event/resourceVersion. After that comes
+// ~occasion, unless it is 0, and for a resync /round. It is the same on every attempt and after a
+// restart, and no other event has it.
 func (d Delta) ID(rule string) string {
-	parts := []string{rule, d.Object.UID(), d.Type.String(), d.Object.ResourceVersion()}
-	if d.Type == Synced && d.Round != 0 {
-		parts = append(parts, strconv.FormatInt(d.Round, 10))
+	return ID(rule, d.Object.UID(), d.Object.ResourceVersion(), d.Type, d.Occasion, d.Round)
+}
+
+// ID returns the id of a delivery: see [Delta.ID].
+func ID(rule, uid, version string, of Type, occasion uint32, round int64) string {
+	id := strings.Join([]string{rule, uid, of.String(), version}, "/")
+	if occasion != 0 {
+		id += "~" + strconv.FormatUint(uint64(occasion), 10)
 	}
-	return strings.Join(parts, "/")
+	if of == Synced && round > 0 {
+		id += "/" + strconv.FormatInt(round, 10)
+	}
+	return id
 }

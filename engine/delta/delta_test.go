@@ -19,10 +19,13 @@ func state(t testing.TB, uid, version string) *object.Object {
 func TestID(t *testing.T) {
 	o := state(t, "u", "7")
 	for want, d := range map[string]Delta{
-		"r/u/added/7":     {Type: Added, Object: o},
-		"r/u/deleted/7":   {Type: Deleted, Object: o, Old: o},
-		"r/u/synced/7":    {Type: Synced, Object: o},
-		"r/u/synced/7/99": {Type: Synced, Object: o, Round: 99},
+		"r/u/added/7":       {Type: Added, Object: o},
+		"r/u/deleted/7":     {Type: Deleted, Object: o, Old: o},
+		"r/u/synced/7":      {Type: Synced, Object: o},
+		"r/u/synced/7/99":   {Type: Synced, Object: o, Round: 99},
+		"r/u/deleted/7~2":   {Type: Deleted, Object: o, Occasion: 2},
+		"r/u/synced/7~3/99": {Type: Synced, Object: o, Occasion: 3, Round: 99},
+		"r/u/synced/7~4":    {Type: Synced, Object: o, Occasion: 4, Round: Known},
 	} {
 		if got := d.ID("r"); got != want {
 			t.Errorf("id %q, want %q", got, want)

@@ -14,7 +14,7 @@ package delta
 //	updated             updated    updated    updated    deleted
 //	deleted             both       both       both       deleted
 //
-// The merged delta has the newer object, and so its identity. An updated keeps the first old. Of
+// The merged delta has the newer object and occasion, and so the newer identity. An updated keeps the first old. Of
 // two resyncs the later round counts, and a first sight stays one. A resync's object is known to
 // the handler, so its deletion is delivered. Deltas of different uids belong to different objects
 // and never merge. An added behind an added or updated one comes from a rule that does not receive
@@ -34,7 +34,7 @@ func Merge(waiting, newer Delta, sent bool) (merged Delta, keep, ok bool) {
 		return newer, !unheard, true
 	}
 	merged = waiting
-	merged.Object = newer.Object
+	merged.Object, merged.Occasion = newer.Object, newer.Occasion
 	if merged.Round != 0 && newer.Round != 0 {
 		merged.Round = newer.Round
 	}

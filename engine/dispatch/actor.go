@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -23,6 +24,15 @@ type Actor interface {
 	// Delay returns how long an event waits before its first attempt. The lane merges changes of
 	// its object that come meanwhile.
 	Delay(ctx context.Context, ev *handler.Event) time.Duration
+}
+
+// Witness is implemented by an Actor that knows what actions have changed.
+type Witness interface {
+	// DoSeen does what Do does, and returns what became of actions that succeeded: Acted, Unchanged or
+	// Vanished, or 0 if it does not know.
+	DoSeen(
+		ctx context.Context, ev *handler.Event, actions []handler.Action,
+	) (trail.Verdict, error)
 }
 
 // ErrStale is wrapped by errors of Actor.Do about actions that cannot be performed because the

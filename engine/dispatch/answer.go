@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -100,7 +101,7 @@ func (d *Dispatcher) act(
 		return err
 	}
 	if f.item.Value.Answer.IsAcknowledged() { // own actions are made anew, so only that is recorded
-		return actor.Do(ctx, &f.event, actions)
+		return f.do(ctx, actor, actions)
 	}
 	if f.item.Value.Answer, err = f.lane.answer(actions); err != nil {
 		return err
@@ -108,7 +109,20 @@ func (d *Dispatcher) act(
 	if err := d.record(ctx, f); err != nil {
 		return err
 	}
-	return actor.Do(ctx, &f.event, actions)
+	return f.do(ctx, actor, actions)
+}
+
+// do performs actions. If they are the rule's own, it notes what they have changed.
+func (f *flight) do(ctx context.Context, actor Actor, actions []handler.Action) error {
+	witness, ok := actor.(Witness)
+	if !ok || f.does != trail.Acted {
+		return actor.Do(ctx, &f.event, actions)
+	}
+	did, err := witness.DoSeen(ctx, &f.event, actions)
+	if err == nil && did != 0 {
+		f.does = did
+	}
+	return err
 }
 
 // actor returns who performs the rule's own actions.

@@ -65,11 +65,15 @@ func (d *Dispatcher) begin(f *flight) {
 }
 
 // note remembers what becomes of the attempt.
-func (f *flight) note(v trail.Verdict, at time.Time) {
+func (f *flight) note(v trail.Verdict, at time.Time) { f.noteWith(v, at, "", false) }
+
+// noteWith is note for an attempt that failed for a reason and comes again.
+func (f *flight) noteWith(v trail.Verdict, at time.Time, reason string, isConfidential bool) {
 	f.lane.opts.Attempts.AddAttempt(f.item.Value.Delta, v, at, trail.Numbers{
 		Rule:     f.lane.nameOf(&f.item.Value, f.item.N),
 		Attempt:  f.event.Attempt,
 		Duration: at.Sub(f.began), Latency: at.Sub(f.item.Since),
+		Reason: reason, IsConfidential: isConfidential,
 	})
 }
 

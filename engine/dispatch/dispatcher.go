@@ -152,8 +152,8 @@ type Dispatcher struct {
 	// the loader.
 	flights sync.WaitGroup
 
-	// mu guards ready, inFlight, suspects, probes and the lanes' isReady, isPaused and isHeld. It
-	// is taken after the Journal's Begin and before the locks of the lanes' queues.
+	// mu guards ready, inFlight, suspects, probes and the lanes' isReady and isHeld. It is taken
+	// after the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
 	ready    turns // lanes that may have something to take, each at most once
 	inFlight int

@@ -27,7 +27,7 @@ func (l *Lane) nameOf(d *delivery.Delivery, n uint64) string {
 
 // sameEvent reports whether two deltas have the same ID.
 func sameEvent(a, b delta.Delta) bool {
-	return a.Type == b.Type && a.Round == b.Round &&
+	return a.Type == b.Type && a.Round == b.Round && a.Occasion == b.Occasion &&
 		a.Object.UID() == b.Object.UID() && a.Object.ResourceVersion() == b.Object.ResourceVersion()
 }
 

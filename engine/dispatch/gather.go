@@ -635,10 +635,12 @@ func (g *gathering) holds(key delta.Key) int {
 }
 
 // setDoubt does what Lane.Doubt says.
-func (g *gathering) setDoubt(on bool) {
+// setDoubt does the work of Lane.Doubt. ok is false if g is closed.
+func (g *gathering) setDoubt(on bool) (ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.doubt = on
+	return !g.closed
 }
 
 func (g *gathering) close() {

@@ -31,7 +31,6 @@ type Lane struct {
 	isPlain     bool // deliveries need neither preparing nor slowing unless they ask for it
 
 	isReady     bool // is in Dispatcher.ready; guarded by Dispatcher.mu
-	isPaused    bool // guarded by Dispatcher.mu
 	isHeld      bool // guarded by Dispatcher.mu
 	isSucceeded bool // another lane has taken its place; guarded by Dispatcher.mu
 
@@ -46,6 +45,9 @@ type Lane struct {
 	failed    atomic.Pointer[Failure] // the last failure
 	isCrowded atomic.Bool             // is in Dispatcher.crowded
 	reports   reports
+
+	// isPaused is shared by all lanes of the queue: a pause holds for whichever has the rule.
+	isPaused *atomic.Bool
 
 	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so an
 	// old one that somebody still holds keeps none of those in between.
@@ -118,7 +120,7 @@ func (l *Lane) actsNow(d *delivery.Delivery) bool {
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := d.newLane(rule, resource, o)
 	l.owned, l.acted, l.queue = new(owned), new(tally), queue.New(l.queueOptions())
-	l.present = new(atomic.Pointer[Lane])
+	l.isPaused, l.present = new(atomic.Bool), new(atomic.Pointer[Lane])
 	l.present.Store(l)
 	return l
 }
@@ -187,9 +189,12 @@ func (l *Lane) Former() []delivery.Former { return l.former }
 // restart, the API server may repeat changes that the program delivered but did not record before
 // it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
 func (l *Lane) Doubt(on bool) {
+	l = l.newest()
 	l.queue.Doubt(on)
-	if l.gathers() {
-		l.gathering().setDoubt(on)
+	for l = l.newest(); l.gathers(); l = l.newest() {
+		if l.gathering().setDoubt(on) || l.newest() == l {
+			return
+		}
 	}
 }
 
@@ -261,27 +266,24 @@ func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 }
 
 // Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and
-// what waits is merged as usual.
+// what waits is merged as usual. If another lane takes the place of l, before or meanwhile, Pause
+// pauses that one.
 func (l *Lane) Pause() {
-	l.dispatcher.mu.Lock()
-	defer l.dispatcher.mu.Unlock()
-	l.isPaused = true
+	l.isPaused.Store(true)
+	for _, of := range []*Lane{l, l.newest()} {
+		of.dispatcher.InFlight() // has waited for its lock: a take that had begun is over
+	}
 }
 
-// Resume ends a Pause.
+// Resume ends a Pause, also that of a lane that has taken the place of l.
 func (l *Lane) Resume() {
-	l.dispatcher.mu.Lock()
-	l.isPaused = false
-	l.dispatcher.mu.Unlock()
+	l.isPaused.Store(false)
+	l = l.newest() // a lane that comes later offers itself, and is not paused
 	l.dispatcher.offer(l)
 }
 
 // Paused reports whether the lane is paused.
-func (l *Lane) Paused() bool {
-	l.dispatcher.mu.Lock()
-	defer l.dispatcher.mu.Unlock()
-	return l.isPaused
-}
+func (l *Lane) Paused() bool { return l.isPaused.Load() }
 
 // Hold keeps the dispatcher from taking what waits, independently of Pause, until it is called with
 // false. It is for matches that cannot be decided yet.
@@ -293,7 +295,7 @@ func (l *Lane) Hold(on bool) {
 }
 
 // stands reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
-func (l *Lane) stands() bool { return l.isPaused || l.isHeld || l.isSucceeded }
+func (l *Lane) stands() bool { return l.isPaused.Load() || l.isHeld || l.isSucceeded }
 
 // RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
 // chosen is called with the queue locked.

@@ -45,7 +45,7 @@ type tally struct{ acted, idle atomic.Uint64 }
 
 func (t *tally) add(did trail.Verdict) {
 	switch did {
-	case trail.Acted, trail.Pruned:
+	case trail.Acted, trail.Pruned, trail.Unchanged, trail.Vanished:
 		t.acted.Add(1)
 	case trail.Idle:
 		t.idle.Add(1)

@@ -57,14 +57,27 @@ func (l *Lane) LastFailure() (f Failure, ok bool) {
 	return Failure{}, false
 }
 
+// reasonOf returns why an attempt failed that comes again, and whether that may quote a Secret. The
+// reason is "" for other attempts. Attempts that fail for the same reason share its memory.
+func (l *Lane) reasonOf(o *outcome) (reason string, isConfidential bool) {
+	if !o.result.repeats() || o.result == Cancelled {
+		return "", false
+	}
+	reason = bounded(o.reason, maxLogged)
+	if last := l.failed.Load(); last != nil && last.Reason == reason {
+		reason = last.Reason
+	}
+	return reason, l.isConfidential() && !o.plain
+}
+
 // reportFailure remembers and logs an attempt that failed and will be repeated.
 func (l *Lane) reportFailure(f *flight, o *outcome) {
-	reason, key := bounded(o.reason, maxLogged), f.item.Key
+	key := f.item.Key
+	reason, isConfidential := l.reasonOf(o)
 	l.failed.Store(&Failure{
-		Key: key, Reason: reason, Confidential: l.isConfidential() && !o.plain,
-		Attempt: f.event.Attempt, At: o.at,
+		Key: key, Reason: reason, Confidential: isConfidential, Attempt: f.event.Attempt, At: o.at,
 	})
-	if l.isConfidential() && !o.plain {
+	if isConfidential {
 		reason = unsaid
 	}
 	held, ok := l.reports.failing.Allow(o.at, seldom.Kind(reason))
@@ -83,6 +96,9 @@ var done = map[trail.Verdict]string{
 	trail.Acted:  "actions performed",
 	trail.Pruned: "pruned, without other actions",
 	trail.Idle:   "no action to perform",
+	// The messages of actions that changed nothing.
+	trail.Unchanged: "actions had nothing to change",
+	trail.Vanished:  "actions changed nothing: an object is gone",
 }
 
 // reportDone logs what an attempt that succeeded has done.

@@ -121,7 +121,8 @@ func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 
 // report remembers and logs the outcome, and tells the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
-	f.note(d.verdict(f, o), o.at)
+	reason, isConfidential := f.lane.reasonOf(o)
+	f.noteWith(d.verdict(f, o), o.at, reason, isConfidential)
 	if o.result.isDone() {
 		f.lane.acted.add(d.did(f))
 	}

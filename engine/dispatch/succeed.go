@@ -14,16 +14,18 @@ import (
 //   - What is in flight ends as it began, with the options of old and at its Dispatcher. If it has
 //     to be repeated, the new lane does that. Later changes of its object wait for it.
 //
-// The new lane is paused if old is, and held if isHeld says so: see Hold. What old has gathered comes in the groups of the
-// new lane, or one by one if it has none. For that, Options.Gathering must be set if old gathers,
-// and say Ends if the rule has no group any more. The Store must have the records of old's.
+// The new lane is held if isHeld says so: see Hold. Both are paused, or none: see Pause. What old has
+// gathered comes in the groups of the new lane, or one by one if it has none. For that,
+// Options.Gathering must be set if old gathers, and say Ends if the rule has no group any more. The
+// Store must have the records of old's.
 //
 // old takes nothing more; what it is offered goes on to the new lane. Succeed must not be called
 // within the Journal's Begin and End, and once per lane at most.
 func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool) *Lane {
 	l := d.newLane(rule, old.resource, o)
 	l.isHeld = isHeld
-	l.queue, l.owned, l.acted, l.present = old.queue, old.owned, old.acted, old.present
+	l.queue, l.owned, l.acted = old.queue, old.owned, old.acted
+	l.isPaused, l.present = old.isPaused, old.present
 	l.failed.Store(old.failed.Load())
 	from := old.dispatcher
 
@@ -36,7 +38,6 @@ func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool)
 		}
 		from.mu.Lock()
 		old.isSucceeded = true
-		l.isPaused = old.isPaused
 		held := from.suspects.giveUp(old)
 		from.mu.Unlock()
 		l.former = old.former

@@ -182,3 +182,27 @@ func TestSuccessorInheritsGroups(t *testing.T) {
 		})
 	}
 }
+
+// Whoever pauses or resumes a lane that has just been succeeded means the rule, and so the successor.
+func TestPauseOfASucceededLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := new(recorder)
+		d := New(Recipient{Name: "h", Handler: to}, NewLetterBox(LetterBoxOptions{}), Options{})
+		other := New(Recipient{Name: "other", Handler: to}, NewLetterBox(LetterBoxOptions{}), Options{})
+		start(t, d)
+		start(t, other)
+		first := d.Lane("r", pods, LaneOptions{})
+		second := other.Succeed(first, "r", LaneOptions{}, false)
+		first.Pause()
+		second.Offer(added("a", "ua", 1))
+		pass(time.Minute)
+		equal(t, "of a paused rule", to.ids(), []string(nil))
+		third := d.Succeed(second, "r", LaneOptions{}, false)
+		if !first.Paused() || !third.Paused() {
+			t.Error("the rule is not paused")
+		}
+		first.Resume()
+		pass(time.Minute)
+		equal(t, "of a resumed rule", to.ids(), []string{"r/ua/added/1"})
+	})
+}

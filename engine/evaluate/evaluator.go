@@ -203,16 +203,15 @@ type Before struct {
 
 // Compare adds to c what a rule must learn of an object that it has not followed since before. That
 // is Synced if the object is inside now, and Deleted if it was inside and no longer is. If it was
-// inside before, round distinguishes this Synced from earlier ones: see [delta.Delta].Round.
-// isIdentity says that before holds only an identity.
+// inside before, the Round of this Synced is [delta.Known]. isIdentity says that before holds only an identity.
 func (e *Evaluator) Compare(
-	i int, before Before, now Step, round int64, isIdentity bool, c *Change,
+	i int, before Before, now Step, isIdentity bool, c *Change,
 ) {
 	switch {
 	case e.settles(i, before.Inside, now, c):
 		now.Delta = delta.Delta{Type: delta.Synced, Object: now.Delta.Object}
 		if before.Inside {
-			now.Delta.Round = round
+			now.Delta.Round = delta.Known
 		}
 		now.Version = ""
 		e.tellInside(i, now, c)

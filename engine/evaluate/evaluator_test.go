@@ -178,7 +178,7 @@ func TestCompare(t *testing.T) {
 	} {
 		e := evaluator(t, noCache{}, map[string]evaluate.Standing{"small": {Deaf: true}}, aRule("small", `where: object.data.size == "1"`))
 		var c evaluate.Change
-		e.Compare(0, test.before, evaluate.Step{Delta: delta.Delta{Object: test.now}, Now: now}, 99, false, &c)
+		e.Compare(0, test.before, evaluate.Step{Delta: delta.Delta{Object: test.now}, Now: now}, false, &c)
 		e.Forget()
 		if diff := cmp.Diff(test.want, texts(&c)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", test.why, diff)
@@ -186,7 +186,7 @@ func TestCompare(t *testing.T) {
 		for _, m := range c.Matches {
 			if round := int64(0); m.Delta.Type == delta.Synced {
 				if test.before.Inside {
-					round = 99
+					round = delta.Known
 				}
 				if m.Delta.Round != round {
 					t.Errorf("%s: round %d, want %d", test.why, m.Delta.Round, round)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,14 @@ type OwnAction struct {
 	// if there is one. They are nil if the action has none, or if the values are not at hand.
 	ForEach *Part `json:"forEach,omitempty"`
 	If      *Part `json:"if,omitempty"`
+	// Item is the place in forEach's list, from 0 on, of the element that If is about.
+	Item *int `json:"item,omitempty"`
+	// LooksUp says that it depends on what it looks up, which is not known without a daemon.
+	LooksUp bool `json:"lookedUp,omitempty"`
 	// Made is how many actions it makes; -1 if that is not known.
 	Made int `json:"made"`
+	// Outcome says why what it makes was not performed, or that it failed; "" if it was performed.
+	Outcome string `json:"outcome,omitempty"`
 
 	hasForEach, hasIf bool
 }
@@ -44,7 +51,7 @@ type Acts struct {
 }
 
 // acts says what the rule's own actions made of the event of the last attempt, or would make of the
-// object if it were synced now.
+// object if there were an event about it now.
 func (c *Case) acts(x *Explanation) {
 	a := c.LastAttempt
 	isGone := a != nil && a.Type == delta.Deleted
@@ -53,7 +60,7 @@ func (c *Case) acts(x *Explanation) {
 	if c.Rule.Actions == nil || !isLast && (x.Standing != Member || isRefused) {
 		return
 	}
-	d, now := delta.Delta{Type: delta.Synced, Object: c.Object}, c.Now
+	d, now := delta.Delta{Type: c.supposed(), Object: c.Object}, c.Now
 	if isLast {
 		d.Type, d.Round, now = a.Type, a.Round, a.At
 	}
@@ -96,12 +103,17 @@ func (c *Case) considered(d delta.Delta, now time.Time) *Acts {
 		case !c.Rule.Actions.AsksFor(t, d.Type):
 			one.IsSkipped, one.Made = true, 0
 		case isKnown(t.ForEach) && isKnown(t.If):
+			c.isBlind()
 			of.consider(t, env, &one)
+			if one.LooksUp = c.isBlind(); one.LooksUp {
+				one.Made = -1
+			}
 		}
 		acts.Actions = append(acts.Actions, one)
 	}
 	if knowsAll {
-		if _, err := c.Rule.Actions.Evaluate(d, nil, of.lookup(false, now)); err != nil {
+		_, err := c.Rule.Actions.Evaluate(d, nil, of.lookup(false, now))
+		if isBlind := c.isBlind(); err != nil && !isBlind {
 			acts.Error = err.Error()
 		}
 	}
@@ -110,23 +122,37 @@ func (c *Case) considered(d delta.Delta, now time.Time) *Acts {
 
 // consider evaluates the forEach and the if of one action.
 func (c *Case) consider(t *rule.ActionTemplate, env expr.Env, one *OwnAction) {
-	elements := []any{nil}
+	elements, masked := []any{nil}, c.maskedEnv(env)
+	var maskedElements []any // nil: they cannot be compared with elements
 	if t.ForEach != nil {
-		one.ForEach = c.trace(t.ForEach, env, c.maskedEnv(env))
+		one.ForEach = c.trace(t.ForEach, env, masked)
 		var err error
 		if elements, err = t.ForEach.Elements(&env); err != nil {
 			return
 		}
+		if masked != nil {
+			maskedElements, err = t.ForEach.Elements(masked)
+			if err != nil || len(maskedElements) != len(elements) {
+				maskedElements = nil
+			}
+		}
 	}
 	one.Made = 0
-	for _, env.Item = range elements {
+	for i, item := range elements {
+		env.Item = item
+		if maskedElements != nil {
+			masked.Item = maskedElements[i]
+		}
 		if t.If == nil {
 			one.Made++
 			continue
 		}
 		holds, err := t.If.Bool(&env)
 		if one.If == nil || !holds && one.If.Error == "" && !one.If.isFalse() {
-			one.If = c.traceIf(t, env)
+			one.If = c.traceIf(t, env, masked, t.ForEach == nil || maskedElements != nil)
+			if t.ForEach != nil {
+				one.Item = &i
+			}
 		}
 		if err != nil {
 			one.Made = -1
@@ -139,10 +165,12 @@ func (c *Case) consider(t *rule.ActionTemplate, env expr.Env, one *OwnAction) {
 }
 
 // traceIf evaluates the if of one action, for one element if it has a forEach. An element may hold a
-// Secret's values, so of its values nothing is shown but the result.
-func (c *Case) traceIf(t *rule.ActionTemplate, env expr.Env) *Part {
-	if t.ForEach == nil || !c.hides() {
-		return c.trace(t.If, env, c.maskedEnv(env))
+// Secret's values. If nobody knows what it is without them, only the result is shown.
+func (c *Case) traceIf(
+	t *rule.ActionTemplate, env expr.Env, masked *expr.Env, isComparable bool,
+) *Part {
+	if masked == nil || isComparable {
+		return c.trace(t.If, env, masked)
 	}
 	out := c.trace(t.If, env, nil)
 	result := out.Value
@@ -204,8 +232,8 @@ func (o *OwnAction) whyNone(be string) string {
 	}
 	if because := o.If.why(); because != "" {
 		why += " because " + because
-		if o.ForEach != nil {
-			why += " for the first"
+		if o.Item != nil {
+			why += fmt.Sprintf(" for item %d", *o.Item)
 		}
 	}
 	return why
@@ -223,6 +251,12 @@ func (x *Explanation) acted(a *Happened) string {
 	switch {
 	case a.What == trail.Acted.String():
 		return begin + "The actions for " + event + " were performed " + ago + "."
+	case a.What == trail.Unchanged.String():
+		return begin + "For " + event + ", nothing had to change, " + ago +
+			": all was as the rule's actions ask."
+	case a.What == trail.Vanished.String():
+		return begin + "The actions for " + event + " changed nothing, " + ago +
+			": an object that they are about is gone, or its namespace ends."
 	case a.Event == delta.Deleted.String() && a.What == trail.Pruned.String():
 		return begin + "For " + event + ", the rule pruned what it had applied, " + ago + "."
 	}
@@ -231,6 +265,83 @@ func (x *Explanation) acted(a *Happened) string {
 		text += ". It pruned what it had applied"
 	}
 	return text + "."
+}
+
+// failing are the results of actions that failed.
+var failing = []string{"conflict", "denied", "rejected", "failed"}
+
+// addOutcomes says which of the actions for the last event were not performed, and why.
+func (x *Explanation) addOutcomes() {
+	a := last(x.Attempts)
+	if x.Acts == nil || x.Acts.IsNow || a == nil || !x.isLive() {
+		return
+	}
+	why, isPartial := x.undone(a)
+	if !isPartial {
+		for i := range x.Acts.Actions {
+			x.Acts.Actions[i].Outcome = why
+		}
+		return
+	}
+	// What each action came to in the last attempt in which it was tried.
+	results, tried := make(map[string][]string), make(map[string]int)
+	for _, d := range x.Actions {
+		if d.ID != a.ID || d.Label == "" || d.Attempt < tried[d.Label] {
+			continue
+		}
+		if d.Attempt > tried[d.Label] {
+			results[d.Label], tried[d.Label] = nil, d.Attempt
+		}
+		results[d.Label] = append(results[d.Label], d.Result)
+	}
+	hasFailed := func(one OwnAction) bool {
+		return slices.ContainsFunc(results[one.Label], func(result string) bool {
+			return slices.Contains(failing, result)
+		})
+	}
+	because := "the event was refused"
+	if i := slices.IndexFunc(x.Acts.Actions, hasFailed); i >= 0 {
+		because = x.Acts.Actions[i].Label + " failed"
+	}
+	for i := range x.Acts.Actions {
+		switch one := &x.Acts.Actions[i]; {
+		case hasFailed(*one):
+			one.Outcome = "failed"
+		case len(results[one.Label]) == 0 && !x.ForgetsActions:
+			one.Outcome = "not performed: " + because
+		}
+	}
+}
+
+// undone says why none of the actions for an event whose last attempt is a were performed; "" if they
+// were. isPartial says that they began and did not end well.
+func (x *Explanation) undone(a *Happened) (why string, isPartial bool) {
+	hasBegun := slices.ContainsFunc(x.Attempts, func(b Happened) bool {
+		return b.What == trail.Acts.String() && b.ID == a.ID && b.Attempt == a.Attempt
+	})
+	switch a.What {
+	case "acted", "unchanged", "gone", "pruned", "idle", "acts":
+		return "", false
+	case "tried":
+		return "only logged: informd runs dry", false
+	case "unmade":
+		return "not performed: an expression failed", false
+	case "outdated":
+		return "not performed: the object has changed since", false
+	case "cancelled":
+		return "not performed yet: the attempt was cancelled", false
+	case "sent", "done":
+		return "not performed yet: handler " + x.Handler + " comes first", false
+	}
+	if hasBegun || x.Handler == ownActions {
+		return "", true
+	}
+	return map[string]string{
+		"reject": "not performed: the handler rejected the event",
+		"dead":   "not performed: the handler failed with the event for the last time",
+		"retry":  "not performed yet: the handler failed with the event",
+		"lost":   "not performed yet: the handler went away with the event",
+	}[a.What], false
 }
 
 // whyIdle says why the rule had no action to perform for its last event.
@@ -261,7 +372,11 @@ func (x *Explanation) wouldAct(subject string) string {
 	if x.Acts.Prunes {
 		prunes = ", and prune what it has applied"
 	}
+	looksUp := func(a OwnAction) bool { return a.LooksUp }
 	switch n := x.Acts.Made(); {
+	case slices.ContainsFunc(x.Acts.Actions, looksUp):
+		return subject + " perform actions or not: that depends on what they look up, which is not " +
+			"known without a daemon."
 	case x.Acts.Error != "":
 		return subject + " perform no action: it fails, and the event becomes a dead letter: " +
 			x.Acts.Error + "."

@@ -9,6 +9,7 @@ import (
 
 // Conclude sets the Answer. It reads all other fields.
 func (x *Explanation) Conclude() {
+	x.addOutcomes()
 	x.Answer = strings.TrimSpace(x.standing() + " " + x.latest())
 }
 
@@ -30,7 +31,11 @@ func (x *Explanation) standing() string {
 		return "Not a member yet: " + x.waiting()
 	}
 	if x.Source.Name == "" {
-		return "The rule has no source: it sees moments of its schedule."
+		text := "The rule has no source: it sees moments of its schedule."
+		if !x.Next.IsZero() {
+			text += " The next one is " + x.at(x.Next) + "."
+		}
+		return text
 	}
 	if x.Where == nil && x.Timing == nil {
 		return "It is a member, as all objects of the source are."
@@ -103,6 +108,8 @@ func (x *Explanation) waiting() string {
 	t := x.Timing
 	in := Short(t.At.Sub(x.Time))
 	switch {
+	case t.isHidden:
+		return "due lies ahead, and is not shown, as it may quote a Secret."
 	case t.Due != nil:
 		return fmt.Sprintf("due is %s, in %s.", x.clock(t.At), in)
 	case !x.isLive():
@@ -230,18 +237,39 @@ func (x *Explanation) undelivered(d *Delivery) string {
 	case d.Paused:
 		return event + " waits" + since + ": the rule is paused."
 	case !d.Retry.IsZero():
-		text := fmt.Sprintf("%s has failed %d %s, and is tried again %s",
-			event, d.Failures, plural(d.Failures, "time"), x.in(d.Retry))
-		if d.Failure != "" {
-			text += ": " + d.Failure
-		}
-		return strings.TrimSuffix(text, ".") + "."
+		return event + x.repeated(d)
 	case x.Reason != "":
 		return event + " waits" + since + ": " + x.Reason + "."
 	case d.Handler == ownActions:
 		return event + " waits for its turn" + since + "."
 	}
 	return event + " waits" + since + " for handler " + d.Handler + failed + "."
+}
+
+// repeated says why an event waits to be tried, and until when.
+func (x *Explanation) repeated(d *Delivery) string {
+	text, when := "", x.in(d.Retry)
+	switch {
+	case d.Failures > 0:
+		text = fmt.Sprintf(" has failed %d %s, and is tried again %s",
+			d.Failures, plural(d.Failures, "time"), when)
+		if d.Failure == "" {
+			text += "; why is not remembered"
+		}
+	case d.Losses > 0:
+		text = fmt.Sprintf(" was lost with its handler %d %s, and is tried again %s",
+			d.Losses, plural(d.Losses, "time"), when)
+	case d.Refusals > 0:
+		text = " was decided on an older state of the object, and is tried again " + when
+	case d.Slowed != "":
+		return " is held back, and comes " + when + ": " + d.Slowed + "."
+	default:
+		return " waits, and comes " + when + "."
+	}
+	if d.Failure != "" {
+		text += ": " + d.Failure
+	}
+	return strings.TrimSuffix(text, ".") + "."
 }
 
 // sentFor says for how long the handler has had the event in flight.
@@ -264,7 +292,7 @@ func (x *Explanation) attempted(a *Happened) string {
 	switch a.What {
 	case "done":
 		return event + " was delivered " + ago + "."
-	case "acted", "pruned", "idle":
+	case "acted", "unchanged", "gone", "pruned", "idle":
 		return x.acted(a)
 	case "tried":
 		return event + " was only logged, " + ago + ": informd runs dry."
@@ -297,7 +325,7 @@ func (x *Explanation) changed(c *Happened) string {
 	case "gathered":
 		return change + "went along with the event of its group."
 	case "undecided":
-		return change + "waits until when can be decided."
+		return change + "waits, and is evaluated at its delivery."
 	case "own":
 		return change + "was made by the rule itself, and is not delivered to it."
 	case "void":
@@ -315,7 +343,14 @@ func (x *Explanation) changed(c *Happened) string {
 func (x *Explanation) declined(c *Happened) string {
 	switch c.What {
 	case "events":
-		return fmt.Sprintf("the rule's events are %s", strings.Join(x.Events, ", "))
+		text := fmt.Sprintf("the rule's events are %s", strings.Join(x.Events, ", "))
+		if len(x.Events) == 1 {
+			text += " alone"
+		}
+		if !x.isLive() && !x.Old && slices.Contains(x.Events, "updated") {
+			text += "; give the state before with --old"
+		}
+		return text
 	case "when":
 		if x.When != nil && x.When.Part != nil && !x.When.IsNow && x.When.Event == c.Event &&
 			x.When.Part.isFalse() {
@@ -328,7 +363,11 @@ func (x *Explanation) declined(c *Happened) string {
 		}
 		return "an expression failed"
 	case "rounds":
-		return "the rule sees its members in rounds only"
+		text := "the rule sees its members at the moments of its schedule only"
+		if !x.Next.IsZero() {
+			text += ", next " + x.at(x.Next)
+		}
+		return text
 	case "count":
 		if x.Count == nil || x.Count.Have < 0 {
 			return "it counts, and is not the one that goes on"
@@ -354,6 +393,13 @@ func (x *Explanation) judged() string {
 	}[c.Event]
 	if x.Old && c.Event == "added" {
 		change = "It comes in by this update: the event (added) would"
+	}
+	if x.When != nil && x.When.LooksUp {
+		return map[string]string{
+			"added":   "If it were added now, whether the event would",
+			"updated": "Whether this update would",
+			"deleted": "It leaves by this update: whether the event (deleted) would",
+		}[c.Event] + " be delivered depends on what when looks up, which is not known without a daemon."
 	}
 	switch {
 	case c.What == "selected" && x.Handler == onlyMetrics:
@@ -392,6 +438,9 @@ func (x *Explanation) in(t time.Time) string {
 	}
 	return "now"
 }
+
+// at says when a time comes, and what the clock shows then.
+func (x *Explanation) at(t time.Time) string { return x.in(t) + ", at " + x.clock(t) }
 
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -42,6 +43,33 @@ type Case struct {
 	Mask func(text []byte) json.RawMessage
 
 	paths *object.Paths // what is read of objects; nil: what Rule.Paths says
+	asked *bool         // an expression has looked something up
+}
+
+// scope is what a rule's expressions look into. It notes that one has done so.
+type scope struct {
+	*evaluate.Scope
+	asked *bool
+}
+
+// ByIndex implements expr.Cache.
+func (s scope) ByIndex(index, value string) expr.Found {
+	*s.asked = true
+	return s.Scope.ByIndex(index, value)
+}
+
+// Lookup implements expr.Cache.
+func (s scope) Lookup(source, index, value string) expr.Found {
+	*s.asked = true
+	return s.Scope.Lookup(source, index, value)
+}
+
+// isBlind reports whether an expression has looked something up since the last call, and nobody knows
+// what is there.
+func (c *Case) isBlind() bool {
+	asked := *c.asked
+	*c.asked = false
+	return asked && c.Caches == nil && !c.Follows
 }
 
 // secrets is the resource whose values are not shown.
@@ -51,6 +79,7 @@ var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 // what it knows, and then calls Conclude.
 func Explain(c Case) Explanation {
 	r := c.Rule
+	c.asked = new(bool)
 	x := Explanation{
 		Rule: r.Name, Handler: handlerOf(r), Object: c.Key.String(), Time: c.Now, Events: eventsOf(r),
 		Source: Source{Name: r.Source.Name, Resource: object.ResourceName(r.Source.Resource)},
@@ -224,7 +253,7 @@ func (c *Case) treeOfOld(env expr.Env, masked *object.Object) any {
 }
 
 // lookup returns what the rule's expressions look into.
-func (c *Case) lookup(isMasked bool, now time.Time) *evaluate.Scope {
+func (c *Case) lookup(isMasked bool, now time.Time) scope {
 	caches := &evaluate.Caches{Own: evaluate.Reading{Paths: c.reads()}}
 	if c.Caches != nil {
 		*caches = *c.Caches
@@ -250,7 +279,7 @@ func (c *Case) lookup(isMasked bool, now time.Time) *evaluate.Scope {
 		}
 		caches.Others = others
 	}
-	return caches.Scope(now)
+	return scope{caches.Scope(now), c.asked}
 }
 
 // named returns r with the names of objects, which tell a reader what was found.
@@ -295,6 +324,7 @@ func (c *Case) membership(x *Explanation, env expr.Env) {
 	if r.Due != nil {
 		x.Timing.Due = c.trace(r.Due, env, c.maskedEnv(env))
 	}
+	x.Timing.isHidden = r.Due != nil && bytes.Equal(x.Timing.Due.Value, hidden)
 	isCandidate, _ := r.IsCandidate(env.Object)
 	mark := c.Mark
 	if !c.Follows {
@@ -308,7 +338,9 @@ func (c *Case) membership(x *Explanation, env expr.Env) {
 		x.Standing = Member
 	default:
 		x.Standing = Waiting
-		x.Timing.At = r.Ready(mark)
+		if !x.Timing.isHidden {
+			x.Timing.At = r.Ready(mark)
+		}
 		if r.For > 0 {
 			x.Timing.Since = mark
 		}
@@ -325,7 +357,7 @@ func (c *Case) change(x *Explanation) {
 	if r.When == nil || x.Standing != Member {
 		return
 	}
-	x.When = &When{Text: r.When.Text(), Event: delta.Synced.String(), IsNow: true}
+	x.When = &When{Text: r.When.Text(), Event: c.supposed().String(), IsNow: true}
 	env := expr.Env{Object: c.tree(c.Object), Now: c.Now}
 	isLast := c.Last != nil && c.Last.Version == c.Object.ResourceVersion()
 	// Rules are found by what their when requires: see rule.Set.
@@ -340,8 +372,21 @@ func (c *Case) change(x *Explanation) {
 		if c.Last.Type == delta.Deleted || c.Last.Type == delta.Updated && r.When.ReadsOld() {
 			return
 		}
+	} else if c.supposed() == delta.Updated && r.When.ReadsOld() {
+		return
 	}
 	c.evaluateWhen(x, env)
+}
+
+// supposed returns the type of a change of which the answer says what the rule would make of it now:
+// one that its events have.
+func (c *Case) supposed() delta.Type {
+	for _, t := range []delta.Type{delta.Synced, delta.Added, delta.Updated} {
+		if c.Rule.Events.Has(t) {
+			return t
+		}
+	}
+	return delta.Deleted
 }
 
 // isMet reports whether a condition holds of an object with this tree.
@@ -375,20 +420,24 @@ func (c *Case) judge(x *Explanation) {
 		m, ok, _ = r.Member(d, look)
 	}
 	if m.Delta.Object == nil {
-		return
+		if x.Standing != Member {
+			return
+		}
+		m.Delta = d // the type alone leaves it out, whatever where is
 	}
 	verdict := trail.ByEvents
 	if ok {
 		verdict = c.decide(x, m.Delta, look)
 	}
 	x.Changes = append(x.Changes, Happened{
-		Time: c.Now, Event: m.Delta.Type.String(), What: verdict.String(), ID: m.Delta.ID(r.Name),
-		ResourceVersion: m.Delta.Object.ResourceVersion(),
+		Time: c.Now, ResourceVersion: m.Delta.Object.ResourceVersion(), Outcome: Outcome{
+			Event: m.Delta.Type.String(), What: verdict.String(), ID: m.Delta.ID(r.Name),
+		},
 	})
 }
 
 // decide evaluates when for a change of a member.
-func (c *Case) decide(x *Explanation, d delta.Delta, look *evaluate.Scope) trail.Verdict {
+func (c *Case) decide(x *Explanation, d delta.Delta, look scope) trail.Verdict {
 	r := c.Rule
 	if r.When != nil {
 		of := *c
@@ -398,7 +447,11 @@ func (c *Case) decide(x *Explanation, d delta.Delta, look *evaluate.Scope) trail
 			env.Old = of.tree(d.Old)
 		}
 		x.When = &When{Text: r.When.Text(), Event: d.Type.String()}
+		c.isBlind()
 		of.evaluateWhen(x, env)
+		if x.When.LooksUp = c.isBlind(); x.When.LooksUp {
+			return trail.Undecided
+		}
 	}
 	switch m, ok, err := r.Decide(d, look); {
 	case !ok && err != nil:

@@ -9,6 +9,8 @@ package explain
 
 import (
 	"time"
+
+	"github.com/informd/informd/engine/trail"
 )
 
 // Standing is how an object stands to a rule.
@@ -61,10 +63,18 @@ type Explanation struct {
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`
 	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
+	// Next is when the rule sees all its members next, by its schedule or its resync, or if it has no
+	// source, the next moment of its schedule; zero if it never does. IsScheduled says that it is a
+	// schedule.
+	Next        time.Time `json:"next,omitzero"`
+	IsScheduled bool      `json:"scheduled,omitempty"`
 	// Since is from when on informd remembers all changes of the rule.
 	Since time.Time `json:"since,omitzero"`
 	// HasForgotten says that there were changes before Since which it has forgotten.
 	HasForgotten bool `json:"forgotten,omitempty"`
+
+	// ForgetsActions says that more was done for the last event than Actions has.
+	ForgetsActions bool `json:"-"`
 
 	uid string // of the object
 	// seesAll says that the rule looks at each change that may make the object a member, or end that.
@@ -93,7 +103,10 @@ type Timing struct {
 	For   string    `json:"for,omitempty"`
 	Due   *Part     `json:"due,omitempty"`
 	Since time.Time `json:"since,omitzero"` // where has held from then on, if the object waits
-	At    time.Time `json:"at,omitzero"`    // when it becomes a member, if it waits
+	// At is when it becomes a member, if it waits; zero if that may quote a Secret.
+	At time.Time `json:"at,omitzero"`
+
+	isHidden bool // due may quote a Secret
 }
 
 // When says what when gave, or gives now, for a change.
@@ -107,6 +120,8 @@ type When struct {
 	// IsSkipped says that informd has not looked at the last change: when cannot be true of the object
 	// as it is.
 	IsSkipped bool `json:"skipped,omitempty"`
+	// LooksUp says that it depends on what it looks up, which is not known without a daemon.
+	LooksUp bool `json:"lookedUp,omitempty"`
 }
 
 // Count says how many changes count in the object's window.
@@ -124,19 +139,36 @@ type Group struct {
 	Next     time.Time `json:"next,omitzero"` // when the next event comes, if any waits
 }
 
-// Happened is what became of a change or of an attempt at its delivery. What is a trail.Verdict.
+// Happened is what became of a change or of an attempt at its delivery, and when.
 type Happened struct {
-	Time            time.Time `json:"time"`
-	Event           string    `json:"event"`
-	What            string    `json:"what"`
-	ID              string    `json:"id"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Attempt         int       `json:"attempt,omitempty"`
-	DurationSeconds float64   `json:"durationSeconds,omitempty"`
-	LatencySeconds  float64   `json:"latencySeconds,omitempty"`
+	Time time.Time `json:"time"`
+	Outcome
+	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Delivery is what a rule has yet to deliver about the object.
+// Outcome is what became of a change or of an attempt at its delivery, as informd explain and informd
+// events print it in JSON.
+type Outcome struct {
+	Event string `json:"event"` // the type of the change
+	What  string `json:"what"`  // the name of a trail.Verdict
+	ID    string `json:"id"`    // of the event, if the change is one
+	// The following fields are those of an attempt. LatencySeconds is the time since the change was
+	// selected.
+	Attempt         int     `json:"attempt,omitempty"`
+	DurationSeconds float64 `json:"durationSeconds,omitempty"`
+	LatencySeconds  float64 `json:"latencySeconds,omitempty"`
+}
+
+// OutcomeOf returns what an entry in the trail of a rule says.
+func OutcomeOf(rule string, e *trail.Entry) Outcome {
+	return Outcome{
+		Event: e.Type.String(), What: e.Verdict.String(), ID: e.ID(rule), Attempt: e.Attempt,
+		DurationSeconds: e.Duration.Seconds(), LatencySeconds: e.Latency.Seconds(),
+	}
+}
+
+// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a flat
+// report, whose JSON users see.
 type Delivery struct {
 	Handler  string    `json:"handler"`
 	ID       string    `json:"id,omitempty"` // of the first event, if it is in memory
@@ -145,11 +177,15 @@ type Delivery struct {
 	InFlight bool      `json:"inFlight"`
 	Attempts int       `json:"attempts"` // so far
 	Failures int       `json:"failures"`
-	Retry    time.Time `json:"retry,omitzero"` // when it is tried again
-	Waiting  int       `json:"waiting"`        // events of the object that wait
+	Losses   int       `json:"losses,omitempty"`   // how often in a row the handler went away with it
+	Refusals int       `json:"refusals,omitempty"` // how often in a row it was refused as outdated
+	Retry    time.Time `json:"retry,omitzero"`     // when it is tried again
+	Waiting  int       `json:"waiting"`            // events of the object that wait
 	Paused   bool      `json:"paused"`
 	// Failure says why the last attempt failed, if that is known.
 	Failure string `json:"failure,omitempty"`
+	// Slowed says why informd holds it back, if it does.
+	Slowed string `json:"slowed,omitempty"`
 }
 
 // Letter is a dead letter of the object.
@@ -168,4 +204,8 @@ type Action struct {
 	Object   string    `json:"object"`
 	Result   string    `json:"result"`
 	ID       string    `json:"id"` // of the event
+	Attempt  int       `json:"attempt,omitempty"`
+	// Label is the action of the manifest that asked for it, as actions[0]; "" for a prune, and for an
+	// action of the handler's answer.
+	Label string `json:"label,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // suggest names the candidate that the author probably meant, as "; did you mean x?", or returns

@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 	types "github.com/informd/informd/engine/schema"
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // Misfit is something in a manifest that is certainly in vain: the schemas of a cluster rule it out,

@@ -307,7 +307,7 @@ func (p *Recipe) Refill(
 	case ok && o.UID() == d.Object.UID():
 		d.Object = o
 	case p.rule.Events.Has(delta.Deleted):
-		d = delta.Delta{Type: delta.Deleted, Object: d.Object}
+		d = delta.Delta{Type: delta.Deleted, Object: d.Object, Occasion: d.Occasion}
 	}
 	return d, p.Payload(d, now, fail)
 }
@@ -334,7 +334,7 @@ func (p *Recipe) AsItIs(
 	case isInside:
 		return delivery.Draft{}, false
 	}
-	gone := delta.Delta{Type: delta.Deleted, Object: d.Object}
+	gone := delta.Delta{Type: delta.Deleted, Object: d.Object, Occasion: d.Occasion}
 	return delivery.Draft{Delta: gone}, p.rule.Events.Has(delta.Deleted)
 }
 

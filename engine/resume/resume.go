@@ -133,10 +133,14 @@ func (d Decision) Left(rule string) map[string]Verdict {
 
 // Membership answers which objects of a cut a rule had inside. The zero Membership has none.
 type Membership struct {
-	rule       string
-	where, due *expr.Program // nil means every object, and at once
-	seen       bool
+	rule string
+	// any of these made a member
+	by   []condition
+	seen bool
 }
+
+// condition is a where and a due. nil means every object, and at once.
+type condition struct{ where, due *expr.Program }
 
 // Text returns the text of a where and of a due, each "" if there is none, as Memory.Seen has it.
 // Membership depends on both. How long a rule waits is not part of it.
@@ -147,18 +151,44 @@ func Text(where, due string) string {
 	return where + "\x00" + due
 }
 
-func membershipOf(rule, text string) (m Membership, err error) {
-	where, due, _ := strings.Cut(text, "\x00")
-	m = Membership{rule: rule, seen: true}
-	if where != "" {
-		if m.where, err = expr.Compile(where, expr.Options{Scope: expr.Where}); err != nil {
-			return Membership{}, err
-		}
+// These separate the texts of a rule that was catching up.
+const (
+	either  = "\x01" // between what the rule had seen, and what it is to see
+	nothing = "\x02" // before what it is to see, if it had seen nothing
+)
+
+// CatchingUp returns the text for a rule that is to see an informer's objects with the text now, until
+// it has seen all: a run that ends before that leaves some objects of which the rule has learned, and
+// others of which it has not. So it may have had any object inside that satisfies the where before or
+// the one now. hasSeen says that it saw them with the text was.
+func CatchingUp(was string, hasSeen bool, now string) string {
+	switch {
+	case !hasSeen:
+		return nothing + now
+	case was == now:
+		return nothing + was
+	case slices.Contains(strings.Split(strings.TrimPrefix(was, nothing), either), now):
+		return was
 	}
-	if due != "" {
-		if m.due, err = expr.Compile(due, expr.Options{Scope: expr.Due}); err != nil {
-			return Membership{}, err
+	return was + either + now
+}
+
+func membershipOf(rule, text string) (m Membership, err error) {
+	m = Membership{rule: rule, seen: true}
+	for text := range strings.SplitSeq(strings.TrimPrefix(text, nothing), either) {
+		where, due, _ := strings.Cut(text, "\x00")
+		var c condition
+		if where != "" {
+			if c.where, err = expr.Compile(where, expr.Options{Scope: expr.Where}); err != nil {
+				return Membership{}, err
+			}
 		}
+		if due != "" {
+			if c.due, err = expr.Compile(due, expr.Options{Scope: expr.Due}); err != nil {
+				return Membership{}, err
+			}
+		}
+		m.by = append(m.by, c)
 	}
 	return m, nil
 }
@@ -201,22 +231,29 @@ func (m Membership) Seen() bool { return m.seen }
 // (isIdentity), names must be the names recorded beside the object. Names also say which rules the
 // object waits for.
 func (m Membership) Has(o *object.Object, isIdentity bool, names []string) bool {
-	switch {
-	case !m.seen || m.waits(names):
+	if !m.seen || m.waits(names) {
 		return false
-	case m.where == nil && m.due == nil:
-		return true
-	case isIdentity:
+	}
+	for _, c := range m.by {
+		if c.where == nil && c.due == nil {
+			return true
+		}
+	}
+	if isIdentity {
 		return slices.Contains(names, m.rule)
 	}
-	// an expression that fails does not match
-	if m.where != nil {
-		inside, _ := m.where.Bool(&expr.Env{Object: o.Decode(m.where.Paths())})
-		if !inside || m.due == nil {
+	return slices.ContainsFunc(m.by, func(c condition) bool { return c.holds(o) })
+}
+
+// holds reports whether an object satisfies the condition. An expression that fails does not match.
+func (c condition) holds(o *object.Object) bool {
+	if c.where != nil {
+		inside, _ := c.where.Bool(&expr.Env{Object: o.Decode(c.where.Paths())})
+		if !inside || c.due == nil {
 			return inside
 		}
 	}
-	_, isDue, _ := m.due.Time(&expr.Env{Object: o.Decode(m.due.Paths())})
+	_, isDue, _ := c.due.Time(&expr.Env{Object: o.Decode(c.due.Paths())})
 	return isDue
 }
 
@@ -226,14 +263,4 @@ func (m Membership) waits(names []string) bool {
 		mark, ok := ReadMark(name)
 		return ok && mark.Rule == m.rule
 	})
-}
-
-// Round returns a number that distinguishes events about objects of a cut from earlier events about
-// the same state of an object. It derives from the cut's resourceVersion, so another run that
-// resumes from the same cut produces the same event ids.
-func Round(resourceVersion string) int64 {
-	if n, err := strconv.ParseInt(resourceVersion, 10, 64); err == nil && n > 0 {
-		return n
-	}
-	return 1
 }

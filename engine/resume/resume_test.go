@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,10 +95,47 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-func TestRound(t *testing.T) {
-	for version, want := range map[string]int64{"4711": 4711, "": 1, "0": 1, "-3": 1, "x": 1} {
-		if got := Round(version); got != want {
-			t.Errorf("Round(%q) = %d, want %d", version, got, want)
+// A rule that was catching up may have had inside what satisfies the where before, or the one that it
+// was to see.
+func TestCatchingUp(t *testing.T) {
+	one, two := `object.data.size == "1"`, `object.data.size == "2"`
+	obj := func(size string) *object.Object {
+		o, err := object.FromJSON([]byte(`{"metadata":{"name":"a"},"data":{"size":"` + size + `"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for _, c := range []struct {
+		was     string
+		hasSeen bool
+		now     string
+		has     []string // of the sizes 1, 2 and 3
+	}{
+		{"", false, one, []string{"1"}},
+		{"", false, "", []string{"1", "2", "3"}},
+		{one, true, two, []string{"1", "2"}},
+		{one, true, one, []string{"1"}},
+		{"", true, two, []string{"1", "2", "3"}},
+		{CatchingUp("", false, one), true, two, []string{"1", "2"}},
+		{CatchingUp(one, true, two), true, two, []string{"1", "2"}},
+		{CatchingUp("", false, one), true, one, []string{"1"}},
+	} {
+		text := CatchingUp(c.was, c.hasSeen, c.now)
+		d := Decide([]Memory{{Name: "r", Seen: map[string]string{"i": c.now}}}, []string{"i"},
+			Cut{Rules: map[string]Memory{"r": {Name: "r", Seen: map[string]string{"i": text}}}, Informers: []string{"i"}})
+		v := d.At("r", "i")
+		if v.Standing != Changed {
+			t.Errorf("%q: the rule is %v", text, v.Standing)
+		}
+		var has []string
+		for _, size := range []string{"1", "2", "3"} {
+			if v.Before.Has(obj(size), false, nil) {
+				has = append(has, size)
+			}
+		}
+		if !slices.Equal(has, c.has) {
+			t.Errorf("%q: it has %v, want %v", text, has, c.has)
 		}
 	}
 }

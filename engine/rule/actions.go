@@ -143,10 +143,21 @@ func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step,
 	if items != nil {
 		e.env.Given = map[string]any{Items: items}
 	}
+	if steps, err = a.evaluate(&e); err == nil {
+		return steps, nil
+	}
+	return nil, past(err, d, e.env, func(env *expr.Env) error {
+		_, err := a.evaluate(&evaluation{env: *env, change: d, room: maxActionBytes})
+		return err
+	})
+}
+
+// evaluate does the work of Evaluate.
+func (a *Actions) evaluate(e *evaluation) (steps []Step, err error) {
 	e.env.Budget = &expr.Budget{Steps: actionSteps, Memory: actionMemory}
 	for i := range a.Each {
 		t := &a.Each[i]
-		if !a.AsksFor(t, d.Type) {
+		if !a.AsksFor(t, e.change.Type) {
 			continue
 		}
 		e.made += len(e.step)

@@ -72,8 +72,8 @@ type Match struct {
 
 // Match reports whether the rule selects a change, and as what. A Match of type Updated has an Old,
 // no other has. A where or when that fails does not match; if the payload fails, the match is
-// Undecided, and whoever decides it hears why. err may be set for a change that matches:
-// where failed on the old state only. It never holds contents of objects.
+// Undecided, and whoever decides it hears why. err never holds contents of objects. A where that
+// fails on a state that the object no longer has is no error: it was one when the state was new.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	m, ok, err = r.Member(d, look)
 	if !ok {
@@ -116,6 +116,12 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	env := r.environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(&env)
+		if failure != nil {
+			failure = past(failure, d, env, func(env *expr.Env) error {
+				_, err := r.When.Bool(env)
+				return err
+			})
+		}
 		if err = join(err, "when", failure); !matched {
 			return Match{}, false, err
 		}
@@ -129,6 +135,10 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	err = errors.Join(err, failure)
 	if m.Payload, failure = r.payload(&env); failure != nil {
 		m.Undecided = true
+		failure = past(failure, d, env, func(env *expr.Env) error {
+			_, err := r.payload(env)
+			return err
+		})
 	}
 	return m, true, join(err, "payload", failure)
 }
@@ -250,17 +260,15 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 		return d, true, nil
 	}
 	env := new(expr.Env) // one for both states: for most changes, most rules end here
-	inside := func(tree any) bool {
+	inside := func(tree any) (in bool) {
 		env.Object = tree
-		in, failure := r.Where.Bool(env)
-		if err == nil { // of an update, one failure is enough to report
-			err = join(nil, "where", failure)
-		}
+		in, err = r.Where.Bool(env)
 		return in
 	}
 	switch d.Type {
 	case delta.Updated:
 		was, is := inside(look.Old(d.Old)), inside(look.Tree(d.Object))
+		err = join(nil, "where", err) // of the new state
 		switch {
 		case is && !was:
 			d = delta.Delta{Type: delta.Added, Object: d.Object}
@@ -271,16 +279,16 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 	case delta.Deleted:
 		if d.Old == nil {
 			in := inside(look.Tree(d.Object))
-			return d, in, err
+			return d, in, nil
 		}
 		was := inside(look.Old(d.Old))
 		if was && !inside(look.Tree(d.Object)) { // its last state already left where
 			d.Object = d.Old
 		}
-		return d, was, err
+		return d, was, nil
 	}
 	in := inside(look.Tree(d.Object))
-	return d, in, err
+	return d, in, join(nil, "where", err)
 }
 
 var events = [...]any{

@@ -163,8 +163,12 @@ func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 	r := &Rule{Where: compile(t, text, expr.Where), Events: delta.All}
 	m, ok, err := r.Match(delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "db")},
 		everything{})
-	if !ok || m.Delta.Type != delta.Added || err == nil {
-		t.Errorf("matches %v as %v, error %v; want added, and the error", ok, m.Delta.Type, err)
+	if !ok || m.Delta.Type != delta.Added || err != nil { // it was an error when the state was new
+		t.Errorf("matches %v as %v, error %v; want added, and no error", ok, m.Delta.Type, err)
+	}
+	m, ok, err = r.Match(delta.Delta{Type: delta.Deleted, Object: pod(t, 1, "Running", "db")}, everything{})
+	if ok || err != nil {
+		t.Errorf("the deletion matches %v as %v, error %v; want neither", ok, m.Delta.Type, err)
 	}
 }
 

@@ -57,15 +57,12 @@ func (r *Rule) MemberInTime(d delta.Delta, p Progress, look Lookup) (
 func (r *Rule) memberInTime(d delta.Delta, p Progress, look Lookup) (
 	_ delta.Delta, ok bool, next time.Time, err error,
 ) {
-	candidacy := func(tree any) candidacy {
-		c, failure := r.candidacy(tree)
-		if err == nil { // of an update, one failure is enough to report
-			err = failure
-		}
+	candidacy := func(tree any) (c candidacy) {
+		c, err = r.candidacy(tree)
 		return c
 	}
 	switch d.Type {
-	case delta.Deleted:
+	case delta.Deleted: // failures on a state that the object no longer has are no errors
 		was := candidacy(look.Tree(d.Object))
 		if d.Old != nil {
 			is := was
@@ -73,7 +70,7 @@ func (r *Rule) memberInTime(d delta.Delta, p Progress, look Lookup) (
 				d.Object = d.Old // its last state was no candidate any more
 			}
 		}
-		return d, was.ok && p.Mark.IsZero(), time.Time{}, err
+		return d, was.ok && p.Mark.IsZero(), time.Time{}, nil
 	case delta.Updated:
 		old, is := candidacy(look.Old(d.Old)), candidacy(look.Tree(d.Object))
 		was := old.ok && p.Mark.IsZero()

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -139,4 +140,28 @@ func TestStalledSource(t *testing.T) {
 	b.put("b", "3")
 	b.must(b.Restart(Restart{Down: time.Minute}))
 	b.expect(0, "all updated b")
+}
+
+// Objects that come back as they were, each time that their resource is served again, have other ids.
+func TestIDsOfAResourceThatComesBack(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("r", ""))
+	b.put("a", "1")
+	b.must(b.Advance(0))
+	var ids []string
+	for range 3 {
+		b.must(b.Unserve("maps", true))
+		b.must(b.Advance(2 * time.Minute))
+		b.must(b.Serve("maps"))
+		b.must(b.Advance(time.Minute))
+		b.must(b.Restart(Restart{}))
+	}
+	for _, e := range b.Events() {
+		if ids = append(ids, e.Event.ID); slices.Index(ids, e.Event.ID) != len(ids)-1 {
+			t.Errorf("different events have the same id: %v", ids)
+		}
+	}
+	if len(ids) != 7 {
+		t.Error(ids)
+	}
 }

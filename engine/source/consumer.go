@@ -54,6 +54,9 @@ type Step struct {
 	// Gap says that the delta comes from a list, and not from a watch. The object may have changed
 	// several times since Delta.Old.
 	Gap bool
+	// Withdrawn says that all objects count as deleted from the next step on, because the cluster
+	// serves no version of the resource. They may come back as they were.
+	Withdrawn bool
 	// Moved reports whether Position is set.
 	Moved bool
 	// Position is the resourceVersion from which another run can go on after this step. It is empty

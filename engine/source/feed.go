@@ -267,7 +267,7 @@ func (f *feed) isEmpty() bool {
 func (f *feed) clear(ctx context.Context) {
 	f.mu.Lock()
 	f.resumable = false
-	f.take(Step{Moved: true})
+	f.take(Step{Moved: true, Withdrawn: len(f.known) > 0})
 	f.mu.Unlock()
 	for ctx.Err() == nil && !f.clearSome() {
 	}

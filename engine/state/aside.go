@@ -1,3 +1,5 @@
+// The stores that are set aside: their names, how many are kept, and why a store is unfit.
+
 package state
 
 import (
@@ -7,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // These are the reasons for setting a store aside. The reason is part of its new name.
@@ -19,6 +23,18 @@ const (
 	unstartable  = "crashes" // ten processes in a row crashed in it
 )
 
+// unfit returns why the store must not be opened, or "".
+func unfit(fs vfs.FS, store string) string {
+	if _, err := fs.Stat(fs.PathJoin(store, risk.Damaged)); err == nil {
+		return damaged
+	}
+	opening, compacting := risk.Count(fs, store, risk.Opening), risk.Count(fs, store, risk.Compacting)
+	if max(opening, compacting) >= risk.MaxEnds {
+		return unstartable
+	}
+	return ""
+}
+
 // asidePrefix begins the names of stores that were set aside. The time and the reason follow.
 const (
 	asidePrefix = "broken-"
@@ -30,7 +46,7 @@ const (
 // oldest stores that were set aside before, so that maxAside remain.
 func setAside(fs vfs.FS, dir, why string, now time.Time) (to string, err error) {
 	store := fs.PathJoin(dir, storeName)
-	if _, err := fs.Stat(store); isNotExist(err) {
+	if _, err := fs.Stat(store); disk.IsNotExist(err) {
 		return "", nil
 	}
 	before, err := asideIn(fs, dir)

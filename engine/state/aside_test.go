@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // made returns the directory of a closed state that holds one rule.
@@ -45,14 +46,14 @@ func TestStatesThatAreSetAside(t *testing.T) {
 		do      func(t *testing.T, dir string)
 	}{
 		"a damaged version": {damaged, "damaged", func(t *testing.T, dir string) {
-			meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte(formatMark), pebble.Sync) })
+			meddle(t, dir, func(db *pebble.DB) error { return db.Set(records.FormatKey, []byte(records.FormatMark), pebble.Sync) })
 		}},
 		"somebody else's Pebble": {foreign, "not informd's", func(t *testing.T, dir string) {
 			meddle(t, dir, func(db *pebble.DB) error {
 				if err := db.Set([]byte("a"), nil, nil); err != nil {
 					return err
 				}
-				return db.Delete(formatKey, pebble.Sync)
+				return db.Delete(records.FormatKey, pebble.Sync)
 			})
 		}},
 		"something else": {foreign, "not informd's", func(t *testing.T, dir string) {
@@ -89,11 +90,11 @@ func TestStatesThatAreSetAside(t *testing.T) {
 			}
 		}},
 		"found to be damaged while it ran": {damaged, "damaged", func(t *testing.T, dir string) {
-			risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), damagedName)
+			risk.Begin(Options{}.withDefaults().disk, filepath.Join(dir, storeName), risk.Damaged)
 		}},
 		"the end of ten processes that opened it": {unstartable, "ten times", func(t *testing.T, dir string) {
-			for range maxEnds {
-				risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), openingName)
+			for range risk.MaxEnds {
+				risk.Begin(Options{}.withDefaults().disk, filepath.Join(dir, storeName), risk.Opening)
 			}
 		}},
 	} {
@@ -122,10 +123,10 @@ func TestStatesThatAreSetAside(t *testing.T) {
 
 func TestSurvivedStartsDoNotCount(t *testing.T) {
 	dir := made(t)
-	disk := Options{}.withDefaults().disk
+	files := Options{}.withDefaults().disk
 	for range 3 {
-		for range maxEnds - 1 {
-			risk(disk, filepath.Join(dir, storeName), openingName)
+		for range risk.MaxEnds - 1 {
+			risk.Begin(files, filepath.Join(dir, storeName), risk.Opening)
 		}
 		s := open(t, dir, Options{})
 		if rules, err := s.Rules(); len(rules) != 1 || err != nil {
@@ -139,7 +140,7 @@ func TestThreeStatesAreKept(t *testing.T) {
 	dir := made(t)
 	var before []string
 	for range maxAside + 2 {
-		meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte("x"), pebble.Sync) })
+		meddle(t, dir, func(db *pebble.DB) error { return db.Set(records.FormatKey, []byte("x"), pebble.Sync) })
 		began := time.Now()
 		s := open(t, dir, Options{})
 		aside := s.Status().SetAside
@@ -161,15 +162,20 @@ func TestThreeStatesAreKept(t *testing.T) {
 func TestDamageFoundWhileLoading(t *testing.T) {
 	for name, harm := range map[string]func(db *pebble.DB) error{
 		"object": func(db *pebble.DB) error {
-			return db.Set(appendObjectKey(nil, newOwner(objectPrefix, "two"), key("a")), []byte{1}, nil)
+			return db.Set(records.AppendObjectKey(nil, records.NewOwner(records.ObjectPrefix, "two"), key("a")), []byte{1}, nil)
 		},
-		"identity": func(db *pebble.DB) error { return swapValues(db, newOwner(objectPrefix, "two")) },
-		"informer": func(db *pebble.DB) error { return db.Set(informerKey(newOwner(objectPrefix, "two")), nil, nil) },
-		"rule":     func(db *pebble.DB) error { return db.Set(ruleKey("r"), []byte("r"), nil) },
-		"letter":   func(db *pebble.DB) error { return db.Set(letterKey("l"), []byte("l"), nil) },
-		"lane":     func(db *pebble.DB) error { o := newOwner(deliveryPrefix, "r"); return db.Set(o[:], nil, nil) },
+		"identity": func(db *pebble.DB) error { return swapValues(db, records.NewOwner(records.ObjectPrefix, "two")) },
+		"informer": func(db *pebble.DB) error {
+			return db.Set(records.InformerKey(records.NewOwner(records.ObjectPrefix, "two")), nil, nil)
+		},
+		"rule":   func(db *pebble.DB) error { return db.Set(records.RuleKey("r"), []byte("r"), nil) },
+		"letter": func(db *pebble.DB) error { return db.Set(records.LetterKey("l"), []byte("l"), nil) },
+		"lane": func(db *pebble.DB) error {
+			o := records.NewOwner(records.DeliveryPrefix, "r")
+			return db.Set(o[:], nil, nil)
+		},
 		"dictionary": func(db *pebble.DB) error {
-			return db.DeleteRange([]byte{dictionaryPrefix}, []byte{dictionaryPrefix + 1}, nil)
+			return db.DeleteRange([]byte{records.DictionaryPrefix}, []byte{records.DictionaryPrefix + 1}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +230,7 @@ func TestDamageFoundWhileLoading(t *testing.T) {
 }
 
 // swapValues exchanges the values of two objects.
-func swapValues(db *pebble.DB, o owner) error {
+func swapValues(db *pebble.DB, o records.Owner) error {
 	var keys, values [][]byte
 	err := scan(db, o[:], o[:], func(key []byte, it *pebble.Iterator) (bool, error) {
 		keys, values = append(keys, slices.Clone(key)), append(values, slices.Clone(it.Value()))
@@ -251,13 +257,13 @@ func TestDamageFoundWhileRunning(t *testing.T) {
 	}
 	put := func(n uint64) {
 		s.recorded(func() {
-			lane.Put(n, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+			lane.Put(n, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 		})
 	}
 	put(1)
 	s.written()
 	s.settleSoon(time.Minute)
-	if err := s.db.Load().pebble.Set(appendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), pebble.NoSync); err != nil {
+	if err := s.db.Load().pebble.Set(records.AppendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {

@@ -1,3 +1,5 @@
+// Deliveries that only the disk holds: listing and loading those of a lane.
+
 package state
 
 import (
@@ -5,11 +7,12 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/state/fields"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // LaneKey summarizes the deliveries on disk of one object.
@@ -45,9 +48,9 @@ func (l *Lane) load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 	}
 	var found []queue.Numbered[delivery.Delivery]
 	err := d.read(s.opts.limits.read, func(db pebble.Reader) error {
-		prefix := appendObjectKey(nil, l.owner, key)
-		start := appendDeliveryKey(nil, l.owner, key, after+1)
-		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+		prefix := records.AppendObjectKey(nil, l.owner, key)
+		start := records.AppendDeliveryKey(nil, l.owner, key, after+1)
+		dictionary := func(id records.DictionaryID) (*object.Dictionary, error) {
 			return d.dictionaries.get(db, id)
 		}
 		bytes := int64(0)
@@ -55,17 +58,17 @@ func (l *Lane) load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 			if len(found) >= maxItems {
 				return false, nil
 			}
-			_, n, ok := parseDeliveryKey(at)
+			_, n, ok := records.ParseDeliveryKey(at)
 			value, err := it.ValueAndErr()
 			if err != nil {
 				return false, err
 			}
-			r, err := readDelivery(value, dictionary)
+			r, err := records.ReadDelivery(value, dictionary)
 			if err != nil {
 				return false, err
 			}
 			if !ok || r.Value.Delta.Key() != key {
-				return false, errRecord
+				return false, fields.ErrMalformed
 			}
 			if bytes += sizeOf(&r.Value); bytes > maxBytes && len(found) > 0 {
 				return false, nil
@@ -95,9 +98,9 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
 		prefix := l.owner[:]
 		return scan(db, prefix, prefix, func(at []byte, it *pebble.Iterator) (bool, error) {
-			key, n, ok := parseDeliveryKey(at)
+			key, n, ok := records.ParseDeliveryKey(at)
 			if !ok {
-				return false, errRecord
+				return false, fields.ErrMalformed
 			}
 			if len(keys) == 0 || keys[len(keys)-1].Key != key {
 				keys = append(keys, LaneKey{Key: key, First: n})
@@ -132,7 +135,7 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 // deliveries, so it does that only for a lane with many dictionaries. A lane that is never empty at
 // a start gains one or two dictionaries with each start.
 func (l *Lane) tidy(d *database, empty bool) error {
-	used := make(map[dictionaryID]struct{})
+	used := make(map[records.DictionaryID]struct{})
 	if !empty {
 		if d.dictionaries.count(l.owner) <= maxLoaded {
 			return nil
@@ -144,7 +147,7 @@ func (l *Lane) tidy(d *database, empty bool) error {
 				if err != nil {
 					return false, err
 				}
-				_, err = readDelivery(value, func(id dictionaryID) (*object.Dictionary, error) {
+				_, err = records.ReadDelivery(value, func(id records.DictionaryID) (*object.Dictionary, error) {
 					used[id] = struct{}{}
 					return d.dictionaries.get(db, id)
 				})

@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 func cpu() time.Duration {
@@ -87,7 +88,7 @@ func BenchmarkChange(b *testing.B) {
 				s.Begin()
 				i.Put(o, []string{"r"})
 				i.Version("1")
-				lane.Put(number, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: o}}, Since: start})
+				lane.Put(number, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: o}}, Since: start})
 				s.End()
 				if late == 0 || n%late != 0 {
 					s.recorded(func() { lane.Delete(number, keyOf(o)) })
@@ -137,7 +138,7 @@ func BenchmarkStorm(b *testing.B) {
 			s.Begin()
 			i.Put(o, []string{"r"})
 			i.Version("1")
-			lane.Put(uint64(inOrder+n), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+			lane.Put(uint64(inOrder+n), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: d}})
 			s.End()
 			if n >= behind {
 				gone := n - behind
@@ -265,7 +266,7 @@ func BenchmarkFirstList(b *testing.B) {
 			n++
 			s.recorded(func() {
 				i.Put(o, []string{"r"})
-				lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: o}}})
+				lane.Put(n, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: o}}})
 			})
 		})
 		s.written()

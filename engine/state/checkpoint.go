@@ -1,18 +1,19 @@
+// Moving full logs into Pebble, while the daemon runs and at the start.
+
 package state
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // maxBatch is the size in Pebble's memory, in bytes, at which a batch ends and another one begins.
@@ -27,53 +28,28 @@ const perEntry = 200
 // waits for tables while Pebble holds three times as much.
 const maxMemory = 8 << 20
 
-// progress is the record of which logs the store has.
-type progress struct {
-	next uint64 // the first log that it does not have in whole
-	// begun is the length of that log, if the store may have parts of it; otherwise 0.
-	begun int64
-}
-
-func (p progress) append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, recordVersion), p.next)
-	return binary.AppendUvarint(b, uint64(p.begun))
-}
-
-func readProgress(b []byte) (p progress, err error) {
-	r := reader{left: b}
-	r.version()
-	p.next, p.begun = r.uvarint(), int64(r.uvarint())
-	return p, r.end()
-}
-
-// fullLog is a log that is no longer written, and has all cuts up to one.
+// fullLog is a file of the log that is no longer written, and has all cuts up to one.
 type fullLog struct {
-	*cutLog
+	number  uint64
 	upTo    uint64
-	atOnce  bool // the store is to have it now, not when the next log is full
-	content *contents
+	atOnce  bool // the store is to have it now, not when the next file is full
+	content *log.Contents
 }
 
 // rotate begins another log, and hands the one before it to the goroutine that makes checkpoints.
 // Only the goroutine that appends calls rotate, and not before that goroutine has dealt with the
 // last log that it was handed.
 func (s *Store) rotate(d *database, atOnce bool) error {
-	old := d.log.Load()
-	log, err := createLog(d.fs, d.dir, old.number+1, old.length.Load())
+	old, err := d.log.Roll()
 	if err != nil {
 		return err
 	}
-	noteNewest(d.fs, d.dir, log.number)
-	d.listing.Lock()
-	d.logs = append(d.logs, log)
-	d.listing.Unlock()
-	d.log.Store(log)
 	d.isMoving.Store(true)
 	// A log grows far beyond its limit if the one before it is not moved in time. Pebble is then
 	// behind with its tables.
-	isBehind := old.length.Load() > s.opts.limits.log+s.opts.limits.log/2
-	d.fs.tempo.isCalm.Store(!atOnce && !isBehind)
-	d.full <- &fullLog{cutLog: old, upTo: s.logged.reached.Load(), atOnce: atOnce}
+	isBehind := old.Offset > s.opts.limits.log+s.opts.limits.log/2
+	d.fs.Tempo.SetCalm(!atOnce && !isBehind)
+	d.full <- &fullLog{number: old.File, upTo: s.logged.reached.Load(), atOnce: atOnce}
 	return nil
 }
 
@@ -88,9 +64,11 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		}
 	}()
 	if full.content == nil {
-		if err := full.read(d); err != nil {
-			return err
+		content, err := d.log.ReadBack(full.number, disk.NewBreath(&d.fs.Tempo).Take)
+		if err != nil {
+			return logError(err)
 		}
+		full.content = content
 	}
 	if d.kept != nil && d.kept != full {
 		if err := s.settleLog(d, d.kept, full.content); err != nil {
@@ -107,40 +85,20 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 	return nil
 }
 
-// read syncs the log and reads it.
-func (l *fullLog) read(d *database) error {
-	if err := l.sync(d.fs); err != nil {
-		return err
-	}
-	c, _, err := readLog(d.fs, d.dir, l.number, &breath{tempo: &d.fs.tempo})
-	if err != nil {
-		return err
-	}
-	if c.length != l.length.Load() {
-		return errors.Join(damage("the log is shorter than it was written"), c.file.Close())
-	}
-	l.content = c
-	return nil
-}
-
 // settleLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
-func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
-	done := progress{next: full.number + 1}
+func (s *Store) settleLog(d *database, full *fullLog, later *log.Contents) error {
+	done := records.Progress{Next: full.number + 1}
 	if later != nil {
-		done.begun = later.length
+		done.Begun = later.Length()
 	}
-	begun := progress{full.number, full.content.length}
+	begun := records.Progress{Next: full.number, Begun: full.content.Length()}
 	if err := d.move(full.content, later, begun, done); err != nil {
 		return err
 	}
 	d.kept = nil
-	_ = full.content.file.Close() // it was only read
-	d.listing.Lock()
-	d.logs = slices.DeleteFunc(d.logs, func(l *cutLog) bool { return l == full.cutLog })
-	d.listing.Unlock()
-	_ = full.close() // the store has its content
-	if err := d.fs.Remove(full.path); err != nil {
+	_ = full.content.Close() // it was only read
+	if err := d.log.Remove(full.number); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -154,11 +112,11 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
 // progress before everything is there, done the progress after that.
-func (d *database) move(c, later *contents, begun, done progress) error {
+func (d *database) move(c, later *log.Contents, begun, done records.Progress) error {
 	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
-	m.set(progressKey, begun.append(nil))
+	m.set(records.ProgressKey, records.AppendProgress(nil, begun))
 	m.apply(c, later)
-	m.set(progressKey, done.append(nil))
+	m.set(records.ProgressKey, records.AppendProgress(nil, done))
 	if m.err == nil {
 		m.err = m.batch.Commit(pebble.NoSync)
 	}
@@ -180,27 +138,28 @@ type mover struct {
 	err   error
 }
 
-func (m *mover) apply(c, later *contents) {
-	for _, prefix := range c.dropped {
+func (m *mover) apply(c, later *log.Contents) {
+	for _, prefix := range c.Dropped() {
 		if m.err == nil {
-			m.err = m.batch.DeleteRange(prefix, after(prefix), nil)
+			m.err = m.batch.DeleteRange(prefix, records.After(prefix), nil)
 		}
 	}
 	var value []byte
-	pause := breath{tempo: &m.db.fs.tempo}
-	for _, key := range slices.Sorted(maps.Keys(c.finals)) {
+	pause := disk.NewBreath(&m.db.fs.Tempo)
+	for _, key := range c.Keys() {
 		if m.err != nil {
 			return
 		}
-		pause.take()
-		if later.changes(key) {
+		pause.Take()
+		if later.Changes(key) {
 			continue
 		}
-		f := c.finals[key]
-		if f.kind == deleteChange {
-			m.delete([]byte(key))
-		} else if value, m.err = c.value(value, f.value); m.err == nil {
+		var isSet bool
+		value, isSet, m.err = c.Value(value, key)
+		if isSet {
 			m.set([]byte(key), value)
+		} else {
+			m.delete([]byte(key))
 		}
 	}
 }
@@ -229,146 +188,88 @@ func (m *mover) mayCommit() {
 
 // recover reads the logs that an earlier process left. A store that can be written gets their
 // content, and a new log. One that is only read gets a view with their content.
-func (d *database) recover(disk vfs.FS) error {
-	text, ok, err := get(d.pebble, progressKey)
+func (d *database) recover(files vfs.FS) error {
+	text, ok, err := get(d.pebble, records.ProgressKey)
 	if err != nil {
 		return err
 	}
-	at := progress{next: 1}
+	at := records.Progress{Next: 1}
 	if ok {
-		if at, err = readProgress(text); err != nil {
+		if at, err = records.ReadProgress(text); err != nil {
 			return err
 		}
 	}
-	numbers, err := logsIn(disk, d.dir)
+	left, err := log.Recover(logFiles{files}, d.dir, at.Next)
+	d.reportLost(left)
+	defer left.Close()
 	if err != nil {
-		return err
+		return logError(err)
 	}
-	next := at.next
-	if n := len(numbers); n > 0 {
-		next = max(next, numbers[n-1]+1)
-	}
-	left, err := d.chain(disk, numbers, at)
-	defer func() {
-		for _, c := range left {
-			_ = c.file.Close() // it was only read
-		}
-	}()
-	if err != nil {
-		return err
+	if at.Begun > 0 && (len(left.Contents) == 0 || left.Contents[0].Length() < at.Begun) {
+		return damage("the end of a log is missing")
 	}
 	if d.readOnly != nil {
 		m := mover{db: d, batch: d.pebble.NewIndexedBatch(), whole: true}
-		for _, c := range left {
+		for _, c := range left.Contents {
 			m.apply(c, nil)
 		}
 		d.view = m.batch
 		return m.err
 	}
-	for i, c := range left {
-		n := at.next + uint64(i)
-		done := progress{next: n + 1}
-		if i == len(left)-1 {
-			done.next = next // a log after it, if there is one, does not go on where it ends
+	next := at.Next
+	if n := len(left.Numbers); n > 0 {
+		next = max(next, left.Numbers[n-1]+1)
+	}
+	for i, c := range left.Contents {
+		done := records.Progress{Next: c.Number() + 1}
+		if i == len(left.Contents)-1 {
+			done.Next = next // a log after it, if there is one, does not go on where it ends
 		}
-		if err := d.mayMove(disk, c); err != nil {
+		if err := d.mayMove(files, c); err != nil {
 			return err
 		}
-		if err := d.move(c, nil, progress{n, c.length}, done); err != nil {
+		begun := records.Progress{Next: c.Number(), Begun: c.Length()}
+		if err := d.move(c, nil, begun, done); err != nil {
 			return err
 		}
 	}
-	if len(left) == 0 && next != at.next {
-		if err := d.move(&contents{}, nil, at, progress{next: next}); err != nil {
+	if len(left.Contents) == 0 && next != at.Next {
+		if err := d.move(new(log.Contents), nil, at, records.Progress{Next: next}); err != nil {
 			return err
 		}
 	}
-	log, err := createLog(disk, d.dir, next, 0)
-	if err != nil {
-		return err
-	}
-	noteNewest(disk, d.dir, next) // before the others go: it never names a log that informd removed
-	for _, n := range numbers {
-		if err := disk.Remove(disk.PathJoin(d.dir, logName(n))); err != nil && !isNotExist(err) {
-			return errors.Join(err, log.close())
-		}
-	}
-	d.listing.Lock()
-	d.logs = []*cutLog{log}
-	d.listing.Unlock()
-	d.log.Store(log)
-	return nil
+	d.log, err = log.Start(logFiles{files}, d.dir, next, left.Numbers)
+	return err
 }
 
-// chain reads the logs from at.next on, as far as each goes on where the one before it ends. It
-// reports what is in the logs beyond that, which is lost. The caller closes their files, also after
-// an error.
-func (d *database) chain(
-	disk vfs.FS, numbers []uint64, at progress,
-) (left []*contents, err error) {
-	expected, length, ended := at.next, int64(0), false
-	for _, n := range numbers {
-		if n < at.next {
-			continue // the store has it
-		}
-		c, previous, err := readLog(disk, d.dir, n, nil)
-		if err != nil {
-			return left, err
-		}
-		ended = ended || n != expected || n != at.next && previous != length
-		if ended || c.length == 0 {
-			_ = c.file.Close() // it was only read
-			d.reportLost(n, 0, c.ofFile)
-			ended = true
-			continue
-		}
-		d.reportLost(n, c.length, c.ofFile)
-		left = append(left, c)
-		expected, length = n+1, c.length
-	}
-	if newest := newestLog(disk, d.dir); newest >= at.next && !slices.Contains(numbers, newest) {
-		d.fail.logger.Error("a log of the state is missing: informd goes on from the cut before it; "+
-			"events are repeated, and dead letters, pauses and timers since then are lost. Unless the "+
-			"machine lost power, find out who removes files there", "log", logName(newest), "dir", d.dir)
-	}
-	if at.begun > 0 && (len(left) == 0 || left[0].length < at.begun) {
-		return left, damage("the end of a log is missing")
-	}
-	return left, nil
-}
-
-// noteNewest notes that a log was made and is the newest. Errors of the disk do not matter here:
-// the next start then does not notice if the log is missing.
-func noteNewest(disk vfs.FS, store string, number uint64) {
-	write(disk, store, newestName, strconv.FormatUint(number, 10))
-}
-
-// newestLog returns the number of the newest log that was made, or 0 if it is not known. The store
-// may have it, and it may be gone.
-func newestLog(disk vfs.FS, store string) uint64 { return uint64(ends(disk, store, newestName)) }
-
-// reportLost logs that the bytes of a log from an offset on are lost, if there are any. A power
-// failure tears the end of a log; anything else that does is damage.
-func (d *database) reportLost(number uint64, from, size int64) {
-	if from < size {
+// reportLost logs what an earlier process left in logs and cannot be read, and the log that is
+// missing.
+func (d *database) reportLost(left *log.Left) {
+	for _, l := range left.Lost {
 		d.fail.logger.Error("the end of a log of the state cannot be read: informd goes on from the cut "+
 			"before it; events are repeated, and dead letters, pauses and timers since then are lost. "+
 			"Unless the machine lost power or the disk was full, look at the disk",
-			"log", logName(number), "dir", d.dir, "readable", from, "lost", size-from)
+			"log", log.Name(l.File), "dir", d.dir, "readable", l.From, "lost", l.To-l.From)
+	}
+	if left.Missing > 0 {
+		d.fail.logger.Error("a log of the state is missing: informd goes on from the cut before it; "+
+			"events are repeated, and dead letters, pauses and timers since then are lost. Unless the "+
+			"machine lost power, find out who removes files there",
+			"log", log.Name(left.Missing), "dir", d.dir)
 	}
 }
 
 // mayMove returns an error if the store has no room for the contents of a log that an earlier
 // process left. It syncs the log: once the store may have parts of it, the rest must not be lost.
-func (d *database) mayMove(disk vfs.FS, c *contents) error {
-	usage, err := disk.GetDiskUsage(d.dir)
-	if err == nil && usage.TotalBytes > 0 && usage.AvailBytes < openingRoom+c.size() {
+func (d *database) mayMove(files vfs.FS, c *log.Contents) error {
+	usage, err := files.GetDiskUsage(d.dir)
+	if err == nil && usage.TotalBytes > 0 && usage.AvailBytes < openingRoom+c.Size() {
 		return &os.PathError{Op: "write", Path: d.dir, Err: syscall.ENOSPC}
 	}
-	if err := c.file.Sync(); err != nil {
+	if err := c.Sync(); err != nil {
 		return err
 	}
-	return syncDir(disk, d.dir)
+	return disk.SyncDir(files, d.dir)
 }
 
 // settle returns when the store has everything that was recorded before. Before Run, and while
@@ -390,6 +291,3 @@ func (s *Store) settleSoon(limit time.Duration) {
 	defer cancel()
 	_ = s.settle(ctx) // otherwise the caller finds less
 }
-
-// isUnsettled reports whether the store does not have everything that was recorded.
-func (s *Store) isUnsettled() bool { return !s.settled.has(s.last.Load()) }

@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A clean end writes what was recorded last, and gives the store every log.
@@ -60,7 +60,7 @@ func TestRecordsThatCancelEachOther(t *testing.T) {
 	}
 	o := obj(t, "a", 1, "")
 	s.recorded(func() {
-		l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+		l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 	})
 	s.recorded(func() { l.Delete(inOrder, keyOf(o)) })
 	s.tryAppend()
@@ -78,8 +78,8 @@ func TestRecordsThatCancelEachOther(t *testing.T) {
 // which a loss of power ends, leaves a state to start from.
 func TestLossOfPowerDuringRecovery(t *testing.T) {
 	long(t)
-	disk := vfs.NewCrashableMem()
-	o := onMemory(disk)
+	files := vfs.NewCrashableMem()
+	o := onMemory(files)
 	s := open(t, "/state", o)
 	i := s.Objects("i", ObjectsOptions{})
 	r := rand.NewChaCha8([32]byte{2})
@@ -96,11 +96,11 @@ func TestLossOfPowerDuringRecovery(t *testing.T) {
 	s.broken.Store(true) // the process ends
 	s.db.Load().abandon()
 
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	var clones []*vfs.MemFS
 	watching.fall(func(op, name string) error {
 		if op == "sync" && strings.Contains(name, "MANIFEST") {
-			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+			clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})
@@ -149,40 +149,22 @@ func TestLongReadsDoNotHoldUpTheLog(t *testing.T) {
 
 // The store gets a log late if the log cannot be read for a while.
 func TestLogThatCannotBeReadForAWhile(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	o := onMemory(disk)
+	files := newSickFS(vfs.NewMem())
+	o := onMemory(files)
 	l := live(t, open(t, "/state", o))
 	l.record(10)
 	l.written()
-	disk.goBlind(syscall.EMFILE)
+	files.goBlind(syscall.EMFILE)
 	l.wantsSettled.Store(true)
 	l.wake.send()
 	eventually(t, "it is noticed", func() bool { return l.Status().Trouble != "" })
-	disk.heal()
+	files.heal()
 	l.record(10)
 	l.written()
 	l.stop()
 	again := open(t, "/state", o)
 	defer closed(t, again)
 	l.found(t, again)
-}
-
-// A frame that is whole but means nothing is damage, not the end of a log.
-func TestFramesThatMeanNothing(t *testing.T) {
-	memory := vfs.NewMem()
-	s := open(t, "/state", onMemory(memory))
-	log := s.db.Load().log.Load()
-	f := newFrame(log)
-	f.change(deleteChange, []byte("x"))
-	f.b = append(f.b, 200)
-	if err := log.append(f, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := readLog(memory, "/state/store", log.number, nil); err == nil {
-		t.Error("it is taken for the end")
-	}
-	s.broken.Store(true)
-	closed(t, s)
 }
 
 // The store gets a log from an earlier process only if there is room for it. A log holds an object
@@ -198,7 +180,7 @@ func TestRecoveryOnANearlyFullDisk(t *testing.T) {
 			i.Put(o, nil)
 			for rule := range 20 {
 				d := delta.Delta{Type: delta.Added, Object: o}
-				s.Lane(fmt.Sprint("r", rule), LaneOptions{}).Put(inOrder+uint64(n), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+				s.Lane(fmt.Sprint("r", rule), LaneOptions{}).Put(inOrder+uint64(n), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: d}})
 			}
 		}
 	})
@@ -229,12 +211,12 @@ func TestRecoveryOnANearlyFullDisk(t *testing.T) {
 
 // A process may end at any moment while it makes a store. The next one does not find it damaged.
 func TestEndWhileTheStoreIsMade(t *testing.T) {
-	disk := vfs.NewMem()
-	watching := newSickFS(disk)
+	files := vfs.NewMem()
+	watching := newSickFS(files)
 	var ends []*vfs.MemFS
 	watching.fall(func(op, name string) error {
 		ends = append(ends, vfs.NewMem())
-		_, err := vfs.Clone(disk, ends[len(ends)-1], "/state", "/state")
+		_, err := vfs.Clone(files, ends[len(ends)-1], "/state", "/state")
 		return err
 	})
 	s := open(t, "/state", onMemory(watching))
@@ -243,8 +225,8 @@ func TestEndWhileTheStoreIsMade(t *testing.T) {
 	if len(ends) < 10 {
 		t.Errorf("only %d ends", len(ends))
 	}
-	for n, disk := range ends {
-		s := open(t, "/state", onMemory(disk))
+	for n, files := range ends {
+		s := open(t, "/state", onMemory(files))
 		if aside := s.Status().SetAside; len(aside) > 0 {
 			t.Errorf("after %d operations: %v", n, aside)
 		}
@@ -260,7 +242,7 @@ func TestDroppedLanesHaveNoCut(t *testing.T) {
 	s.recorded(func() {
 		s.DropRule("r")
 		o := obj(t, "a", 1, "")
-		if cut := l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}}); cut != 0 {
+		if cut := l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}}); cut != 0 {
 			t.Errorf("cut %d", cut)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // ledger is a workload of changes. Each change puts or deletes an object and leaves a waiting
@@ -85,7 +85,7 @@ func (l *ledger) change() {
 			l.objs[name] = l.n
 		}
 		l.i.Version(fmt.Sprint(l.n))
-		l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: []byte(`"` + name + `"`)}})
+		l.lane.Put(uint64(l.n), key(name), records.Delivery{Value: delivery.Delivery{Delta: d, Payload: []byte(`"` + name + `"`)}})
 		l.wait[uint64(l.n)] = name
 		for n, name := range l.wait {
 			if l.r.IntN(8) > 0 {
@@ -156,9 +156,9 @@ func read(s *Store) (string, error) {
 // readOnly describes the state on a disk that accepts no writes.
 func readOnly(t *testing.T, dir string, o Options) string {
 	t.Helper()
-	disk := newSickFS(o.disk)
-	disk.fall(failing(syscall.EROFS))
-	o.disk = disk
+	files := newSickFS(o.disk)
+	files.fall(failing(syscall.EROFS))
+	o.disk = files
 	s := open(t, dir, o)
 	defer closed(t, s)
 	found, err := read(s)
@@ -180,8 +180,8 @@ func TestCrashLeavesACut(t *testing.T) {
 		latest int // the newest change written before the crash
 	}
 	for seed := range cases(3, 6) {
-		disk := vfs.NewCrashableMem()
-		watching := newSickFS(disk)
+		files := vfs.NewCrashableMem()
+		watching := newSickFS(files)
 		o := onMemory(watching)
 		if seed%2 == 1 {
 			o.limits.log = 8 << 10 // so that logs grow full, and wait for the next one
@@ -195,7 +195,7 @@ func TestCrashLeavesACut(t *testing.T) {
 		watching.fall(func(op, name string) error { // called with the disk's lock held
 			if r := watching.random; r.IntN(4) == 0 {
 				latest := int(latest.Load())
-				crashes = append(crashes, crash{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}), latest})
+				crashes = append(crashes, crash{files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}), latest})
 			}
 			return nil
 		})
@@ -254,9 +254,9 @@ func TestCrashLeavesACut(t *testing.T) {
 // their deliveries, nor a resourceVersion before everything that belongs to it.
 func TestCrashWithinALargeCut(t *testing.T) {
 	long(t)
-	disk := vfs.NewCrashableMem()
+	files := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	o := onMemory(watching)
 	o.limits.batch, o.limits.memory = 256<<10, 4<<20 // so Pebble makes tables before it has all
 	s := open(t, "/state", o)
@@ -273,13 +273,13 @@ func TestCrashWithinALargeCut(t *testing.T) {
 		for n := range 900 {
 			o := noise(t, r, fmt.Sprint("o", n), 10<<10)
 			i.Put(o, nil)
-			lane.Put(uint64(n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+			lane.Put(uint64(n+1), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 		}
 		i.Version("2")
 	})
 	watching.fall(func(op, name string) error { // at every sync of a file
 		if op == "sync" {
-			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+			clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})
@@ -287,7 +287,7 @@ func TestCrashWithinALargeCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	watching.heal()
-	clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+	clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 	closed(t, s)
 	partly := 0
 	for _, clone := range clones {
@@ -324,22 +324,22 @@ func TestCrashWithinALargeCut(t *testing.T) {
 }
 
 // begun returns how much of a log Pebble may have in parts.
-func begun(t *testing.T, disk vfs.FS) int64 {
+func begun(t *testing.T, files vfs.FS) int64 {
 	t.Helper()
-	db, err := pebble.Open("/state/"+storeName, &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, ReadOnly: true, Logger: &failure{logger: Options{}.withDefaults().Logger}})
+	db, err := pebble.Open("/state/"+storeName, &pebble.Options{FS: files, FormatMajorVersion: pebble.FormatNewest, ReadOnly: true, Logger: &failure{logger: Options{}.withDefaults().Logger}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	text, ok, err := get(db, progressKey)
+	text, ok, err := get(db, records.ProgressKey)
 	if err != nil || !ok {
 		return 0
 	}
-	p, err := readProgress(text)
+	p, err := records.ReadProgress(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.begun
+	return p.Begun
 }
 
 // A state with damage in any place loads as an earlier state or is set aside. Either way the daemon

@@ -3,23 +3,22 @@ package state
 import (
 	"fmt"
 	"math/rand/v2"
-
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // An object came and went, and its two deliveries cancelled each other out. Pebble gets the cut in
 // several batches.
 func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	long(t)
-	disk := vfs.NewCrashableMem()
+	files := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	o := onMemory(watching)
 	o.limits.batch, o.limits.memory = 64<<10, 256<<10 // so Pebble makes tables before it has all
 	s := open(t, "/state", o)
@@ -30,7 +29,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	s.recorded(func() {
 		x := obj(t, "x", 1, "")
 		i.Put(x, nil)
-		lane.Put(1, key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}}})
+		lane.Put(1, key("x"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}}})
 		i.Version("1")
 	})
 	if err := s.flush(s.db.Load()); err != nil {
@@ -47,7 +46,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	})
 	watching.fall(func(op, name string) error {
 		if op == "sync" {
-			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+			clones = append(clones, files.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})
@@ -92,7 +91,7 @@ func TestLoadedDeliveriesHaveNoGaps(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	s.recorded(func() {
 		for n := range 1000 {
-			lane.Put(uint64(n+1), key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))}})
+			lane.Put(uint64(n+1), key("x"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))}})
 		}
 	})
 	done := make(chan error)
@@ -129,7 +128,7 @@ func TestRedrivenDeliveriesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, s)
-	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}}
+	d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}}
 	s.recorded(func() {
 		for n := range uint64(100) {
 			lane.Put(inOrder+n, key("a"), d)
@@ -171,7 +170,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 		s.recorded(func() {
 			o := obj(t, "a", int(life), "a text that is in all of them")
 			i.Put(o, nil)
-			lane.Put(inOrder+life, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}}})
+			lane.Put(inOrder+life, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}}})
 			if life > 0 {
 				lane.Delete(inOrder+life-1, key("a"))
 			}
@@ -181,57 +180,5 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 			t.Fatalf("%d dictionaries of one delivery, after %d lives", n, life+1)
 		}
 		r.stop()
-	}
-}
-
-// The writer keeps a large buffer while large cuts come, even with small ones between them.
-func TestFrameBuffer(t *testing.T) {
-	t.Parallel()
-	const mib = 1 << 20
-	for _, c := range []struct {
-		name             string
-		capacity, length int
-		cuts             int
-		want             bool
-	}{
-		{"small", mib, 100, 1000, true},
-		{"in use", 4 * mib, mib / 4, 1000, true},
-		{"in use until now", 4 * mib, mib/4 - 1, 15, true},
-		{"no longer in use", 4 * mib, mib/4 - 1, 16, false},
-		{"large", 8 * mib, 8 * mib, 1000, true},
-		{"too large", 8*mib + 1, 8 * mib, 1, false},
-	} {
-		w := writer{frame: frame{b: make([]byte, c.length, c.capacity)}}
-		for range c.cuts {
-			w.shrink()
-		}
-		if got := w.frame.b != nil; got != c.want {
-			t.Errorf("%s: it is kept: %v", c.name, got)
-		}
-	}
-	w := writer{frame: frame{b: make([]byte, 4*mib)}}
-	for n := range 1000 {
-		length := 100
-		if n%10 == 9 {
-			length = mib
-		}
-		w.frame.b = w.frame.b[:length]
-		if w.shrink(); w.frame.b == nil {
-			t.Fatalf("it was dropped after %d cuts, of which every tenth was large", n+1)
-		}
-	}
-}
-
-func TestAppendDropsALargeBuffer(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), Options{})
-	w := &s.db.Load().writer
-	w.frame.b = make([]byte, 16<<20)
-	r := run(t, s)
-	s.recorded(func() { s.PutRule(RuleMemory{Name: "r"}) })
-	r.written()
-	r.stop()
-	if n := cap(w.frame.b); n > 1<<20 {
-		t.Errorf("a buffer of %d bytes is kept", n)
 	}
 }

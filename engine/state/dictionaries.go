@@ -1,7 +1,8 @@
+// Which dictionaries are on disk, and who refers to them.
+
 package state
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +10,10 @@ import (
 	"weak"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/fields"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // dictionaries knows which dictionaries are on disk and which owners refer to them. It does not
@@ -19,17 +22,17 @@ import (
 type dictionaries struct {
 	mu sync.Mutex
 	// ids holds the ids of dictionaries that are in memory, or were recently.
-	ids    map[weak.Pointer[object.Dictionary]]dictionaryID
-	loaded map[dictionaryID]weak.Pointer[object.Dictionary]
-	uses   map[use]struct{}     // on disk, or in the cut that is being written
-	users  map[dictionaryID]int // number of uses of each; a dictionary with a use is on disk
-	stale  map[use]struct{}     // on disk, but no longer needed
+	ids    map[weak.Pointer[object.Dictionary]]records.DictionaryID
+	loaded map[records.DictionaryID]weak.Pointer[object.Dictionary]
+	uses   map[use]struct{}             // on disk, or in the cut that is being written
+	users  map[records.DictionaryID]int // number of uses of each; a dictionary with a use is on disk
+	stale  map[use]struct{}             // on disk, but no longer needed
 }
 
 // use says that records of an owner may refer to a dictionary.
 type use struct {
-	owner      owner
-	dictionary dictionaryID
+	owner      records.Owner
+	dictionary records.DictionaryID
 }
 
 // maxForgotten is how many ids may belong to dictionaries that have left memory. Beyond that number
@@ -38,23 +41,23 @@ const maxForgotten = 64
 
 func newDictionaries() *dictionaries {
 	return &dictionaries{
-		ids:    make(map[weak.Pointer[object.Dictionary]]dictionaryID),
-		loaded: make(map[dictionaryID]weak.Pointer[object.Dictionary]),
+		ids:    make(map[weak.Pointer[object.Dictionary]]records.DictionaryID),
+		loaded: make(map[records.DictionaryID]weak.Pointer[object.Dictionary]),
 		uses:   make(map[use]struct{}),
-		users:  make(map[dictionaryID]int),
+		users:  make(map[records.DictionaryID]int),
 		stale:  make(map[use]struct{}),
 	}
 }
 
 // load reads which dictionaries are in use. It does not read the dictionaries.
 func (d *dictionaries) load(db pebble.Reader) error {
-	prefix := []byte{usePrefix}
+	prefix := []byte{records.UsePrefix}
 	return scan(db, prefix, prefix, func(key []byte, _ *pebble.Iterator) (bool, error) {
-		var u use
-		if len(key) != 1+len(u.owner)+len(u.dictionary) {
-			return false, errRecord
+		o, id, ok := records.ParseUseKey(key)
+		if !ok {
+			return false, fields.ErrMalformed
 		}
-		copy(u.dictionary[:], key[1+copy(u.owner[:], key[1:]):])
+		u := use{o, id}
 		d.uses[u] = struct{}{}
 		d.users[u.dictionary]++
 		return true, nil
@@ -63,24 +66,25 @@ func (d *dictionaries) load(db pebble.Reader) error {
 
 // refer returns a dictionary's id. It adds the dictionary and the use to f unless they are on disk.
 // A dictionary without text has the zero id.
-func (d *dictionaries) refer(o owner, with *object.Dictionary, f *frame) dictionaryID {
+func (d *dictionaries) refer(
+	o records.Owner, with *object.Dictionary, f *log.Frame,
+) records.DictionaryID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)
 	id, ok := d.ids[pointer]
 	if !ok {
 		if text := with.Bytes(); len(text) > 0 {
-			sum := sha256.Sum256(text)
-			copy(id[:], sum[:])
+			id = records.DictionaryIDOf(text)
 		}
 		if len(d.ids) >= maxForgotten {
-			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ dictionaryID) bool {
+			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ records.DictionaryID) bool {
 				return p.Value() == nil
 			})
 		}
 		d.ids[pointer] = id
 	}
-	if id == (dictionaryID{}) {
+	if id == (records.DictionaryID{}) {
 		return id
 	}
 	u := use{o, id}
@@ -90,27 +94,27 @@ func (d *dictionaries) refer(o owner, with *object.Dictionary, f *frame) diction
 	}
 	d.uses[u] = struct{}{}
 	if d.users[id]++; d.users[id] == 1 {
-		f.change(setChange, dictionaryKey(id))
-		f.value(with.Bytes(), nil)
+		f.Change(log.Set, records.DictionaryKey(id))
+		f.Value(with.Bytes(), nil)
 	}
-	f.change(setChange, useKey(o, id))
-	f.value(nil, nil)
+	f.Change(log.Set, records.UseKey(o, id))
+	f.Value(nil, nil)
 	return id
 }
 
 // get returns the dictionary of an id, from memory or from disk.
-func (d *dictionaries) get(db pebble.Reader, id dictionaryID) (*object.Dictionary, error) {
+func (d *dictionaries) get(db pebble.Reader, id records.DictionaryID) (*object.Dictionary, error) {
 	d.mu.Lock()
 	with := d.loaded[id].Value()
 	d.mu.Unlock()
 	if with != nil {
 		return with, nil
 	}
-	text, ok, err := get(db, dictionaryKey(id))
+	text, ok, err := get(db, records.DictionaryKey(id))
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(text); !ok || dictionaryID(sum[:16]) != id {
+	if !ok || records.DictionaryIDOf(text) != id {
 		return nil, errors.New("a dictionary is missing or damaged")
 	}
 	if with, err = object.NewDictionary(text); err != nil {
@@ -119,7 +123,7 @@ func (d *dictionaries) get(db pebble.Reader, id dictionaryID) (*object.Dictionar
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.loaded) >= maxForgotten {
-		maps.DeleteFunc(d.loaded, func(_ dictionaryID, p weak.Pointer[object.Dictionary]) bool {
+		maps.DeleteFunc(d.loaded, func(_ records.DictionaryID, p weak.Pointer[object.Dictionary]) bool {
 			return p.Value() == nil
 		})
 	}
@@ -130,7 +134,7 @@ func (d *dictionaries) get(db pebble.Reader, id dictionaryID) (*object.Dictionar
 
 // keep marks all uses of an owner as stale, except those in ids. The next write removes the stale
 // ones.
-func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
+func (d *dictionaries) keep(o records.Owner, ids map[records.DictionaryID]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for u := range d.uses {
@@ -141,7 +145,7 @@ func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
 }
 
 // count returns how many dictionaries an owner refers to.
-func (d *dictionaries) count(o owner) (n int) {
+func (d *dictionaries) count(o records.Owner) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for u := range d.uses {
@@ -153,7 +157,7 @@ func (d *dictionaries) count(o owner) (n int) {
 }
 
 // tidy adds to f the removal of stale uses. No record may refer to them once f is on disk.
-func (d *dictionaries) tidy(f *frame) {
+func (d *dictionaries) tidy(f *log.Frame) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for u := range d.stale {
@@ -161,10 +165,10 @@ func (d *dictionaries) tidy(f *frame) {
 			continue
 		}
 		delete(d.uses, u)
-		f.change(deleteChange, useKey(u.owner, u.dictionary))
+		f.Change(log.Delete, records.UseKey(u.owner, u.dictionary))
 		if d.users[u.dictionary]--; d.users[u.dictionary] == 0 {
 			delete(d.users, u.dictionary)
-			f.change(deleteChange, dictionaryKey(u.dictionary))
+			f.Change(log.Delete, records.DictionaryKey(u.dictionary))
 		}
 	}
 	clear(d.stale)

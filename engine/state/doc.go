@@ -71,6 +71,13 @@
 // One process at a time uses a directory: see [LockedError]. The directory has mode 0700, its files
 // 0600.
 //
+// # Rooms
+//
+// Package log has the log, package records the encoding of all records, package disk the file
+// system with its patience, and package risk the count of crashes. None of them knows the Store.
+// Here is what remains: what is recorded, and how it comes to the log, from there into Pebble, and
+// back.
+//
 // # Bounds on disk
 //
 // Objects and deliveries take the space that an [object.Packer] leaves of them, and about as much

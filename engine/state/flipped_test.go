@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/log"
 )
 
 // lettersInLogs returns a directory as a killed process leaves it: with letters, each in a cut of its
@@ -33,7 +34,7 @@ func lettersInLogs(t *testing.T, letters int, o Options) (dir string, logs []str
 		t.Fatal(err)
 	}
 	closed(t, s)
-	logs, err := filepath.Glob(filepath.Join(dir, storeName, logPrefix+"*"))
+	logs, err := filepath.Glob(filepath.Join(dir, storeName, "cuts-*"))
 	if err != nil || len(logs) == 0 {
 		t.Fatal(logs, err)
 	}
@@ -49,8 +50,8 @@ func TestFlippedBitsInALogAreReported(t *testing.T) {
 			if name == "several" && len(logs) < 2 {
 				t.Fatalf("the logs are %v", logs)
 			}
-			for _, log := range logs {
-				whole, err := os.ReadFile(log)
+			for _, path := range logs {
+				whole, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +60,7 @@ func TestFlippedBitsInALogAreReported(t *testing.T) {
 					text := append([]byte(nil), whole...)
 					text[at] ^= 1 << (at % 8)
 					err := errors.Join(os.CopyFS(damaged, os.DirFS(dir)),
-						os.WriteFile(filepath.Join(damaged, storeName, filepath.Base(log)), text, 0o600))
+						os.WriteFile(filepath.Join(damaged, storeName, filepath.Base(path)), text, 0o600))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -70,7 +71,7 @@ func TestFlippedBitsInALogAreReported(t *testing.T) {
 						t.Fatal(err)
 					}
 					if len(found) < letters && said.count("level=ERROR") == 0 {
-						t.Errorf("a bit flipped at %d of %s: %d letters are left, and nothing is logged", at, filepath.Base(log), len(found))
+						t.Errorf("a bit flipped at %d of %s: %d letters are left, and nothing is logged", at, filepath.Base(path), len(found))
 					}
 					closed(t, s)
 				}
@@ -82,9 +83,9 @@ func TestFlippedBitsInALogAreReported(t *testing.T) {
 // A log that was written to its end is no reason to complain, also not one that has nothing yet.
 func TestWholeLogsAreNotReported(t *testing.T) {
 	dir, logs := lettersInLogs(t, 3, Options{})
-	last := filepath.Join(dir, storeName, logName(99))
-	if number, ok := logNumber(filepath.Base(logs[len(logs)-1])); ok {
-		last = filepath.Join(dir, storeName, logName(number+1))
+	last := filepath.Join(dir, storeName, log.Name(99))
+	if number, ok := log.NumberOf(filepath.Base(logs[len(logs)-1])); ok {
+		last = filepath.Join(dir, storeName, log.Name(number+1))
 	}
 	if err := os.WriteFile(last, nil, 0o600); err != nil { // the process ended before the first frame
 		t.Fatal(err)
@@ -104,10 +105,10 @@ func TestMissingLogsAreReported(t *testing.T) {
 	for name, o := range map[string]Options{"one log": {}, "several": {limits: limits{log: 2 << 10}}} {
 		t.Run(name, func(t *testing.T) {
 			dir, logs := lettersInLogs(t, letters, o)
-			for _, log := range logs {
+			for _, path := range logs {
 				damaged := t.TempDir()
 				err := errors.Join(os.CopyFS(damaged, os.DirFS(dir)),
-					os.Remove(filepath.Join(damaged, storeName, filepath.Base(log))))
+					os.Remove(filepath.Join(damaged, storeName, filepath.Base(path))))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -118,10 +119,10 @@ func TestMissingLogsAreReported(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(found) == letters {
-					t.Errorf("without %s there are still %d letters", filepath.Base(log), letters)
+					t.Errorf("without %s there are still %d letters", filepath.Base(path), letters)
 				}
 				if said.count("level=ERROR") == 0 {
-					t.Errorf("%s is missing: %d letters are left, and nothing is logged", filepath.Base(log), len(found))
+					t.Errorf("%s is missing: %d letters are left, and nothing is logged", filepath.Base(path), len(found))
 				}
 				closed(t, s)
 			}

@@ -1,3 +1,5 @@
+// Cuts on their way into the log: taking what was recorded, and writing it as a frame.
+
 package state
 
 import (
@@ -7,6 +9,8 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // maxSpare is how many records a map may hold to be kept for reuse.
@@ -15,7 +19,7 @@ const maxSpare = 1 << 10
 // cut is everything that was recorded up to a moment, and not before the cut before it.
 type cut struct {
 	number uint64
-	records
+	storeRecords
 	informers []informerCut
 	lanes     []laneCut
 }
@@ -35,16 +39,16 @@ type laneCut struct {
 
 // swap takes the unwritten records, for the log with a number. Nothing can be recorded meanwhile,
 // so it only exchanges maps.
-func (s *Store) swap(log uint64) cut {
+func (s *Store) swap(number uint64) cut {
 	s.cut.Lock()
 	defer s.cut.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := cut{number: s.number, records: s.records}
+	c := cut{number: s.number, storeRecords: s.storeRecords}
 	s.number++
-	s.records = newRecords()
+	s.storeRecords = newStoreRecords()
 	for _, o := range c.dropped {
-		s.dropping = append(s.dropping, dropping{o, log})
+		s.dropping = append(s.dropping, dropping{o, number})
 	}
 	for id := range c.letters {
 		if s.buried != nil {
@@ -107,9 +111,8 @@ func (s *Store) done(c cut) {
 func (s *Store) append(d *database) error {
 	now := s.opts.Clock.Now()
 	s.health.begin(appending, now)
-	log := d.log.Load()
-	c := s.swap(log.number)
-	bytes, err := d.append(log, c)
+	c := s.swap(d.log.End().File)
+	bytes, err := d.append(c)
 	if err != nil {
 		return err
 	}
@@ -127,50 +130,54 @@ func (s *Store) append(d *database) error {
 
 // append writes a cut to the log, and returns the size of its frames. An error says nothing about
 // what is on disk: there the log ends with the cut before.
-func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
+func (d *database) append(c cut) (bytes int64, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = fmt.Errorf("a record cannot be made: %v", what)
 		}
 	}()
-	w, began := &d.writer, log.length.Load()
-	w.db, w.log = d, log
-	w.frame.reset(log)
-	w.frame.err, w.frame.maxPart, w.frame.spill = nil, d.maxPart, w.spill
+	w, began := &d.writer, d.log.End()
+	w.db, w.logID = d, d.log.ID()
+	w.frame.Reset(began)
+	w.frame.SpillAt(d.maxPart, w.spill)
 	w.write(c)
-	if err := w.frame.err; err != nil {
+	if err := w.frame.Err(); err != nil {
 		return 0, err
 	}
-	if w.frame.isEmpty() {
+	if w.frame.IsEmpty() {
 		return 0, nil
 	}
-	err = log.append(&w.frame, false)
-	w.shrink()
-	return log.length.Load() - began, err
+	end, err := d.log.Append(&w.frame)
+	if err != nil {
+		return 0, err
+	}
+	return end.Offset - began.Offset, nil
 }
 
 // spill writes what there is of a cut as one of several frames. Before the first one, the store says
 // that its logs may have such cuts.
 func (w *writer) spill() error {
 	if !w.db.isParted {
-		if err := w.db.setFormat(partedFormat); err != nil {
+		if err := w.db.setFormat(records.PartedFormat); err != nil {
 			return err
 		}
 		w.db.isParted = true
 	}
-	err := w.log.append(&w.frame, true)
-	w.frame.reset(w.log)
-	return err
+	end, err := w.db.log.AppendPart(&w.frame)
+	if err != nil {
+		return err
+	}
+	w.frame.Reset(end)
+	return nil
 }
 
 // writer writes cuts into frames of the log.
 type writer struct {
 	db         *database
-	log        *cutLog
-	frame      frame
-	small      int    // consecutive cuts that used little of a large buffer
+	logID      uint64 // of the file of the log that the cut goes to
+	frame      log.Frame
 	key, value []byte // scratch
-	inserts    []insert
+	inserts    []log.Insert
 	texts      []text
 }
 
@@ -180,25 +187,9 @@ type text struct {
 	from, to int
 }
 
-// shrink drops the frame's buffer if it exceeds 8 MiB. It also drops one of more than 1 MiB after 16
-// cuts in a row that used less than a sixteenth of it. An informd without changes makes no cuts, so
-// it keeps that. At full speed, a new buffer for each cut would be a third of all garbage.
-func (w *writer) shrink() {
-	const always, never, share, many = 1 << 20, 8 << 20, 16, 16
-	length, capacity := len(w.frame.b), cap(w.frame.b)
-	if capacity <= always || capacity <= share*length {
-		w.small = 0
-	} else {
-		w.small++
-	}
-	if capacity > never || w.small == many {
-		w.frame.b, w.small = nil, 0
-	}
-}
-
 func (w *writer) write(c cut) {
 	if c.cluster != nil {
-		w.set(setChange, clusterKey, c.cluster.append(nil))
+		w.set(log.Set, records.ClusterKey, records.AppendCluster(nil, *c.cluster))
 	}
 	for _, o := range c.dropped {
 		w.drop(o, c.rules)
@@ -211,38 +202,38 @@ func (w *writer) write(c cut) {
 	}
 	for id, l := range c.letters {
 		if l == nil {
-			w.frame.change(deleteChange, letterKey(id))
+			w.frame.Change(log.Delete, records.LetterKey(id))
 			continue
 		}
-		w.value = appendLetter(w.value[:0], l, &referrer{writer: w, owner: letters})
-		w.set(setChange, letterKey(id), w.value)
+		w.value = records.AppendLetter(w.value[:0], l, &referrer{writer: w, owner: records.Letters})
+		w.set(log.Set, records.LetterKey(id), w.value)
 	}
 	for name, r := range c.rules {
 		if r == nil {
-			w.frame.change(deleteChange, ruleKey(name))
+			w.frame.Change(log.Delete, records.RuleKey(name))
 			continue
 		}
-		w.value = appendRule(w.value[:0], r)
-		w.set(setChange, ruleKey(name), w.value)
+		w.value = records.AppendRule(w.value[:0], r)
+		w.set(log.Set, records.RuleKey(name), w.value)
 	}
 	for id, value := range c.notes {
 		if value == nil {
-			w.frame.change(deleteChange, noteKey(id))
+			w.frame.Change(log.Delete, records.NoteKey(id))
 			continue
 		}
-		w.value = appendNote(w.value[:0], id, value)
-		w.set(setChange, noteKey(id), w.value)
+		w.value = records.AppendNote(w.value[:0], id, value)
+		w.set(log.Set, records.NoteKey(id), w.value)
 	}
 	w.db.dictionaries.tidy(&w.frame)
 }
 
 // set writes a value, and notes where in the log the objects are that it holds.
-func (w *writer) set(kind byte, key, value []byte) {
-	w.frame.change(kind, key)
-	from := w.frame.value(value, w.inserts)
+func (w *writer) set(kind log.Kind, key, value []byte) {
+	w.frame.Change(kind, key)
+	from := w.frame.Value(value, w.inserts)
 	if len(w.inserts) == 0 {
 		for _, t := range w.texts {
-			w.log.place(t.object, from+int64(t.from), t.to-t.from)
+			place(t.object, w.logID, from+int64(t.from), t.to-t.from)
 		}
 	}
 	w.inserts, w.texts = w.inserts[:0], w.texts[:0]
@@ -251,13 +242,13 @@ func (w *writer) set(kind byte, key, value []byte) {
 // referrer makes the references of records of an owner.
 type referrer struct {
 	*writer
-	owner owner
-	last  *object.Dictionary // of the latest reference
-	id    dictionaryID       // its id
+	owner records.Owner
+	last  *object.Dictionary   // of the latest reference
+	id    records.DictionaryID // its id
 }
 
 // dictionary implements references. It writes a dictionary that is not on disk.
-func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
+func (r *referrer) Dictionary(with *object.Dictionary) records.DictionaryID {
 	if with != r.last {
 		r.last, r.id = with, r.db.dictionaries.refer(r.owner, with, &r.frame)
 	}
@@ -265,92 +256,92 @@ func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
 }
 
 // repeat implements references.
-func (r *referrer) repeat(o *object.Object, at int) bool {
-	offset, length, ok := r.log.placeOf(o)
+func (r *referrer) Repeat(o *object.Object, at int) bool {
+	offset, length, ok := placeOf(o, r.logID)
 	if !ok {
 		return false
 	}
 	if _, with, _ := o.Packed(); with != nil {
-		r.dictionary(with)
+		r.Dictionary(with)
 	}
-	r.inserts = append(r.inserts, insert{at, offset, length})
+	r.inserts = append(r.inserts, log.Insert{At: at, Offset: offset, Length: length})
 	return true
 }
 
 // wrote implements references.
-func (r *referrer) wrote(o *object.Object, from, to int) {
+func (r *referrer) Wrote(o *object.Object, from, to int) {
 	r.texts = append(r.texts, text{o, from, to})
 }
 
 // drop removes everything that belongs to an owner. It also removes the record without which the
 // rule or informer counts as new.
-func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
+func (w *writer) drop(o records.Owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
-	w.frame.change(dropChange, o[:])
+	w.frame.Change(log.Drop, o[:])
 	switch o[0] {
-	case objectPrefix:
-		w.frame.change(deleteChange, informerKey(o))
+	case records.ObjectPrefix:
+		w.frame.Change(log.Delete, records.InformerKey(o))
 		return
-	case notePrefix:
+	case records.NotePrefix:
 		return
 	}
 	for name := range rules {
-		if newOwner(deliveryPrefix, name) == o {
-			w.frame.change(deleteChange, ruleKey(name))
+		if records.NewOwner(records.DeliveryPrefix, name) == o {
+			w.frame.Change(log.Delete, records.RuleKey(name))
 		}
 	}
 }
 
 // objects writes the objects of an informer and what it resumes from. It packs the objects first.
 func (w *writer) objects(i informerCut) {
-	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
+	if i.loaded.CompareAndSwap(false, true) && i.written == (records.Informer{}) {
 		w.drop(i.owner, nil) // nobody has loaded what is on disk
 	}
 	refer := &referrer{writer: w, owner: i.owner}
 	for key, r := range i.objects {
-		w.key = appendObjectKey(w.key[:0], i.owner, key)
+		w.key = records.AppendObjectKey(w.key[:0], i.owner, key)
 		if r.object == nil {
-			w.frame.change(deleteChange, w.key)
+			w.frame.Change(log.Delete, w.key)
 			continue
 		}
 		if !i.opts.Secret {
 			i.opts.Packer.PackBeside(r.object)
 		}
-		w.value = appendObjectRecord(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
-		w.set(setChange, w.key, w.value)
+		w.value = records.AppendObject(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
+		w.set(log.Set, w.key, w.value)
 	}
-	if i.written.id == "" {
-		i.written = informerRecord{id: i.id, kept: i.opts.Kept}
-	} else if len(i.objects) > 0 && i.written.kept != i.opts.Kept {
-		i.written.kept = KeptMixed
+	if i.written.ID == "" {
+		i.written = records.Informer{ID: i.id, Kept: i.opts.Kept}
+	} else if len(i.objects) > 0 && i.written.Kept != i.opts.Kept {
+		i.written.Kept = KeptMixed
 	}
-	i.written.resourceVersion = i.version
+	i.written.ResourceVersion = i.version
 	if i.told && i.version != "" {
-		i.written.kept = i.opts.Kept
+		i.written.Kept = i.opts.Kept
 	}
-	w.value = i.written.append(w.value[:0])
-	w.set(setChange, informerKey(i.owner), w.value)
+	w.value = records.AppendInformer(w.value[:0], i.written)
+	w.set(log.Set, records.InformerKey(i.owner), w.value)
 }
 
 // deliveries writes the waiting deliveries of a lane and removes the gone ones.
 func (w *writer) deliveries(l laneCut) {
-	if l.inLog != w.log.id {
-		l.inLog, l.earlier = w.log.id, l.before
+	if l.inLog != w.logID {
+		l.inLog, l.earlier = w.logID, l.before
 	}
 	refer := &referrer{writer: w, owner: l.owner}
 	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
 		d := l.deliveries[n]
-		w.key = appendDeliveryKey(w.key[:0], l.owner, d.key, n)
+		w.key = records.AppendDeliveryKey(w.key[:0], l.owner, d.key, n)
 		if d.gone {
-			w.frame.change(deleteChange, w.key)
+			w.frame.Change(log.Delete, w.key)
 			l.left()
 			continue
 		}
-		kind := byte(addChange)
+		kind := log.Add
 		if n <= l.earlier[rangeOf(n)] {
-			kind = setChange
+			kind = log.Set
 		}
-		w.value = appendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
+		w.value = records.AppendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
 		if !d.again {
 			l.disk.add(1, int64(len(w.key)+len(w.value))+lengthOf(w.inserts))
 		}
@@ -358,9 +349,9 @@ func (w *writer) deliveries(l laneCut) {
 	}
 }
 
-func lengthOf(inserts []insert) (sum int64) {
+func lengthOf(inserts []log.Insert) (sum int64) {
 	for _, i := range inserts {
-		sum += i.length
+		sum += i.Length
 	}
 	return sum
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // Many goroutines record at once, as informers and dispatchers do, while the store writes and
@@ -36,7 +37,7 @@ func TestHammer(t *testing.T) {
 				s.recorded(func() {
 					i.Put(o, []string{id})
 					i.Version(fmt.Sprint(c))
-					lane.Put(c+1, key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+					lane.Put(c+1, key(name), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 					if c >= 10 {
 						lane.Delete(c-9, key(name))
 					}
@@ -59,7 +60,7 @@ func TestHammer(t *testing.T) {
 				name := fmt.Sprint("short", c, id)
 				s.recorded(func() {
 					s.PutRule(RuleMemory{Name: name})
-					s.Lane(name, LaneOptions{}).Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+					s.Lane(name, LaneOptions{}).Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 				})
 				s.recorded(func() { s.DropRule(name) })
 			}

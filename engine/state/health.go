@@ -1,9 +1,13 @@
+// The store's condition: what the disk does not do, and when that is logged.
+
 package state
 
 import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // complainEvery is how often lasting trouble is logged.
@@ -156,7 +160,7 @@ func (s *Store) examine(now time.Time) {
 
 // diskTrouble returns what the disk does not do, or "".
 func (s *Store) diskTrouble(d *database, now time.Time) string {
-	if failed := d.fs.trouble(); failed != nil {
+	if failed := d.fs.Trouble(); failed != nil {
 		return failed.Error()
 	}
 	if s.health.slow(now) > s.opts.limits.patience {
@@ -181,7 +185,7 @@ func (s *Store) breakDown(d *database, err error) {
 	// Before the mark, because the disk may hang.
 	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 	if !s.broken.Swap(true) {
-		risk(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), damagedName)
-		d.fs.ended.Store(true)
+		risk.Begin(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), risk.Damaged)
+		d.fs.End()
 	}
 }

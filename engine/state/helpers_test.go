@@ -19,10 +19,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"go.uber.org/goleak"
-
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -135,8 +135,8 @@ func (s *Store) recorded(f func()) {
 }
 
 // onMemory returns Options for a disk in memory.
-func onMemory(disk vfs.FS) Options {
-	return Options{disk: disk, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
+func onMemory(files vfs.FS) Options {
+	return Options{disk: files, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
 }
 
 // cases returns how many random cases a test tries: some of them, or all in `make soak`.
@@ -235,7 +235,7 @@ func (s *Store) mustLoad(t testing.TB, id string) Snapshot {
 }
 
 func (s *Store) hasNoDictionary(db pebble.Reader) error {
-	for _, prefix := range []byte{usePrefix, dictionaryPrefix} {
+	for _, prefix := range []byte{records.UsePrefix, records.DictionaryPrefix} {
 		err := scan(db, []byte{prefix}, []byte{prefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
 			return false, fmt.Errorf("the store still has the key %q", key)
 		})

@@ -18,8 +18,8 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		latest int // the newest change that must be there
 	}
 	for seed := range cases(2, 10) {
-		disk := vfs.NewCrashableMem()
-		watching := newSickFS(disk)
+		files := vfs.NewCrashableMem()
+		watching := newSickFS(files)
 		o := well(watching)
 		o.limits.log = 20 << 10
 		s := open(t, "/state", o)
@@ -37,15 +37,15 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 			cloned.Add(1)
 			if r.IntN(3) == 0 {
 				latest := int(synced.Load())
-				ends = append(ends, end{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(2) * 50, RNG: r}), latest})
+				ends = append(ends, end{files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(2) * 50, RNG: r}), latest})
 			} else {
 				latest := int(awaited.Load())
-				ends = append(ends, end{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: r}), latest})
+				ends = append(ends, end{files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: r}), latest})
 			}
 			return nil
 		})
 		// How much one log takes in depends on how the changes and their writer take turns.
-		enough := func() bool { return s.db.Load().log.Load().number >= 4 && cloned.Load() >= 20 }
+		enough := func() bool { return s.db.Load().log.End().File >= 4 && cloned.Load() >= 20 }
 		for n := 0; n < 400 || n < 20_000 && !enough(); n++ {
 			l.change()
 			if cut := s.last.Load(); l.r.IntN(3) > 0 {
@@ -63,7 +63,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		watching.heal()
 		running.stop()
 		if !enough() {
-			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.Load().number)
+			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.End().File)
 		}
 		for _, end := range ends {
 			restarted(t, l, end.disk, end.latest)
@@ -72,21 +72,21 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 }
 
 // well returns Options for a disk that never hangs: a busy machine may not read in time otherwise.
-func well(disk vfs.FS) Options {
-	o := onMemory(disk)
+func well(files vfs.FS) Options {
+	o := onMemory(files)
 	o.limits.read = time.Minute
 	return o
 }
 
 // restarted checks that a start finds a state that was, not older than the change latest, also if
 // an earlier start ended at any operation.
-func restarted(t *testing.T, l *ledger, disk *vfs.MemFS, latest int) {
+func restarted(t *testing.T, l *ledger, files *vfs.MemFS, latest int) {
 	t.Helper()
-	watching := newSickFS(disk)
+	watching := newSickFS(files)
 	var ends []*vfs.MemFS
 	watching.fall(func(string, string) error {
 		if r := watching.random; len(ends) < 4 && r.IntN(20) == 0 {
-			ends = append(ends, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}))
+			ends = append(ends, files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}))
 		}
 		return nil
 	})

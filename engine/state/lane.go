@@ -1,3 +1,5 @@
+// What is recorded of the waiting deliveries of a rule.
+
 package state
 
 import (
@@ -6,6 +8,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // DefaultMaxBytes limits a lane on disk if [LaneOptions] set no limit.
@@ -21,16 +24,13 @@ type LaneOptions struct {
 	MaxBytes int64
 }
 
-// laneRecord is a delivery as the queue records it.
-type laneRecord = queue.Record[delivery.Delivery]
-
 // Lane keeps the waiting deliveries of one rule on disk. It is the store of the rule's queue. The
 // queue gives each delivery a number and never reuses it. One goroutine at a time may call Put and
 // Delete, between [Store.Begin] and [Store.End].
 type Lane struct {
 	store   *Store
 	rule    string
-	owner   owner
+	owner   records.Owner
 	opts    LaneOptions
 	dropped atomic.Bool
 
@@ -52,7 +52,7 @@ var _ queue.Store[delta.Key, delivery.Delivery] = (*Lane)(nil)
 // unwrittenDelivery is what the next flush writes under a number: a record, or its removal.
 type unwrittenDelivery struct {
 	key    delta.Key
-	record laneRecord
+	record records.Delivery
 	size   int64
 	gone   bool
 	again  bool // the disk may hold a record with this number
@@ -61,7 +61,7 @@ type unwrittenDelivery struct {
 // Lane returns the Lane of a rule. The first call makes it and fixes its options. Call [Lane.Keys]
 // before anything else: until then the Lane does not know what is on disk.
 func (s *Store) Lane(rule string, o LaneOptions) *Lane {
-	owner := newOwner(deliveryPrefix, rule)
+	owner := records.NewOwner(records.DeliveryPrefix, rule)
 	clean := s.db.Load() == nil || s.isDropped(owner) // nothing on disk counts
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,5 @@
+// Loading the objects of an informer.
+
 package state
 
 import (
@@ -10,10 +12,12 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/fields"
+	"github.com/informd/informd/engine/state/records"
+	"golang.org/x/sync/errgroup"
 )
 
 // ErrSetAside means that the whole state was set aside, because a part of it could not be read.
@@ -44,7 +48,7 @@ func (i *Objects) Load() (Snapshot, error) {
 	if d == nil || s.hides(i.owner, s.opts.limits.load) {
 		return Snapshot{}, nil
 	}
-	l := loader{informer: i, db: d, uses: make(map[dictionaryID]int)}
+	l := loader{informer: i, db: d, uses: make(map[records.DictionaryID]int)}
 	err := d.read(s.opts.limits.load, l.run)
 	if err != nil {
 		err = fmt.Errorf("load the snapshot of informer %s: %w", i.id, err)
@@ -54,12 +58,12 @@ func (i *Objects) Load() (Snapshot, error) {
 	i.written = l.record
 	s.Begin()
 	defer s.End()
-	i.version = l.record.resourceVersion
+	i.version = l.record.ResourceVersion
 	if !s.running.Load() {
 		l.repack()
 	}
 	return Snapshot{
-		Objects: l.objects, ResourceVersion: i.version, Kept: l.record.kept, Inside: l.inside,
+		Objects: l.objects, ResourceVersion: i.version, Kept: l.record.Kept, Inside: l.inside,
 	}, nil
 }
 
@@ -69,7 +73,7 @@ func (s *Store) unreadable(d *database, err error) error {
 		s.startOver(d, reason(err), err)
 		return ErrSetAside
 	}
-	if !isDisk(err) && !errors.Is(err, errClosed) {
+	if !disk.IsAtFault(err) && !errors.Is(err, errClosed) {
 		s.breakDown(d, err)
 	}
 	return err
@@ -79,13 +83,13 @@ func (s *Store) unreadable(d *database, err error) error {
 type loader struct {
 	informer *Objects
 	db       *database
-	record   informerRecord
+	record   records.Informer
 
 	mu      sync.Mutex
 	objects []*object.Object
-	packed  []dictionaryID // the dictionary of each object
+	packed  []records.DictionaryID // the dictionary of each object
 	inside  map[delta.Key][]string
-	uses    map[dictionaryID]int
+	uses    map[records.DictionaryID]int
 }
 
 // raw is the key and the record of one object.
@@ -128,15 +132,15 @@ func (b *batch) recycle() {
 }
 
 func (l *loader) run(db pebble.Reader) error {
-	text, ok, err := get(db, informerKey(l.informer.owner))
+	text, ok, err := get(db, records.InformerKey(l.informer.owner))
 	if err != nil || !ok {
 		return err
 	}
-	if l.record, err = readInformer(text); err != nil {
+	if l.record, err = records.ReadInformer(text); err != nil {
 		return err
 	}
-	if l.record.id != l.informer.id {
-		return errRecord
+	if l.record.ID != l.informer.id {
+		return fields.ErrMalformed
 	}
 	workers := errgroup.Group{}
 	workers.SetLimit(runtime.GOMAXPROCS(0))
@@ -175,14 +179,14 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 	}()
 	var (
 		objects = make([]*object.Object, 0, len(all))
-		packed  = make([]dictionaryID, 0, len(all))
+		packed  = make([]records.DictionaryID, 0, len(all))
 		keys    = make([]delta.Key, 0, len(all))
 		inside  = make([][]string, 0, len(all))
 		known   = make(map[string][]string) // most objects are inside the same rules
-		with    = make(map[dictionaryID]*object.Dictionary)
+		with    = make(map[records.DictionaryID]*object.Dictionary)
 		key     []byte
 	)
-	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+	dictionary := func(id records.DictionaryID) (*object.Dictionary, error) {
 		if d := with[id]; d != nil {
 			return d, nil
 		}
@@ -191,25 +195,17 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 		return d, err
 	}
 	for _, raw := range all {
-		r := reader{left: raw.value}
-		r.version()
-		coded := r.skipStrings()
-		o, id, err := r.object(dictionary)
-		if err == nil {
-			err = r.end()
-		}
+		o, coded, id, err := records.ReadObject(raw.value, dictionary)
 		if err != nil {
 			return err
 		}
-		if o == nil {
-			return errRecord
-		}
-		if key = appendObjectKey(key[:0], l.informer.owner, keyOf(o)); !bytes.Equal(raw.key, key) {
-			return errRecord
+		key = records.AppendObjectKey(key[:0], l.informer.owner, keyOf(o))
+		if !bytes.Equal(raw.key, key) {
+			return fields.ErrMalformed
 		}
 		rules, ok := known[string(coded)]
 		if !ok {
-			rules = (&reader{left: coded}).strings()
+			rules = records.ReadInside(coded)
 			known[string(coded)] = rules
 		}
 		objects, packed = append(objects, o), append(packed, id)
@@ -233,21 +229,21 @@ func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 // repack unpacks the objects of the rarest dictionaries and records them again. It drops
 // dictionaries without objects.
 func (l *loader) repack() {
-	delete(l.uses, dictionaryID{})
-	ids := make([]dictionaryID, 0, len(l.uses))
+	delete(l.uses, records.DictionaryID{})
+	ids := make([]records.DictionaryID, 0, len(l.uses))
 	for id := range l.uses {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b dictionaryID) int {
+	slices.SortFunc(ids, func(a, b records.DictionaryID) int {
 		return cmp.Or(l.uses[b]-l.uses[a], bytes.Compare(a[:], b[:]))
 	})
-	keep := make(map[dictionaryID]struct{})
+	keep := make(map[records.DictionaryID]struct{})
 	for _, id := range ids[:min(len(ids), maxLoaded)] {
 		keep[id] = struct{}{}
 	}
 	if len(keep) < len(ids) {
 		for n, o := range l.objects {
-			if _, ok := keep[l.packed[n]]; ok || l.packed[n] == (dictionaryID{}) {
+			if _, ok := keep[l.packed[n]]; ok || l.packed[n] == (records.DictionaryID{}) {
 				continue
 			}
 			plain, err := object.FromJSON(o.JSON())

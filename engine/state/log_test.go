@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -10,10 +9,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // update records an update of an object and the delivery of it, and returns the delivery's cut.
@@ -22,7 +22,7 @@ func (l *life) update(n uint64, o, old *object.Object) (cut uint64) {
 		l.i.Put(o, nil)
 		l.i.Version(o.ResourceVersion())
 		d := delta.Delta{Type: delta.Updated, Object: o, Old: old}
-		cut = l.lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: d}})
+		cut = l.lane.Put(n, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: d}})
 	})
 	return cut
 }
@@ -76,18 +76,18 @@ func TestLogHoldsATextOnce(t *testing.T) {
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
-	before := s.db.Load().log.Load().length.Load()
+	before := s.db.Load().log.End().Offset
 	o := p.pod(t, 1, 2, 4000)
 	s.recorded(func() {
 		i.Put(o, nil)
 		for _, l := range lanes {
-			l.Put(inOrder, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}}})
+			l.Put(inOrder, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}}})
 		}
 	})
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if size, most := s.db.Load().log.Load().length.Load()-before, int64(o.Size())+700; size > most {
+	if size, most := s.db.Load().log.End().Offset-before, int64(o.Size())+700; size > most {
 		t.Errorf("an object and three deliveries take %d bytes, want at most %d", size, most)
 	}
 	closed(t, s)
@@ -96,13 +96,13 @@ func TestLogHoldsATextOnce(t *testing.T) {
 // An operating system that does not take a write holds up the first event for a moment, and no
 // other.
 func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	o := onMemory(disk)
+	files := newSickFS(vfs.NewMem())
+	o := onMemory(files)
 	o.limits.patience = time.Minute // nobody has noticed the trouble yet
 	l := live(t, open(t, "/state", o))
 	l.record(1)
 	l.written()
-	disk.hang()
+	files.hang()
 	began := time.Now()
 	for n := range uint64(1000) {
 		l.Await(l.update(inOrder+n, obj(t, "a", int(n)+2, ""), nil))
@@ -110,7 +110,7 @@ func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
 	if took := time.Since(began); took > 20*promptly {
 		t.Errorf("1000 events waited for %v", took)
 	}
-	disk.heal()
+	files.heal()
 	l.written()
 	eventually(t, "events wait again", func() bool { return !l.isLate.Load() })
 }
@@ -132,33 +132,33 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 	put(1)
 	put(2) // in the next log
 	d := s.db.Load()
-	if n, err := logsIn(memory, "/state/store"); len(n) != 2 || err != nil {
+	if n, err := log.Numbers(logFiles{memory}, "/state/store"); len(n) != 2 || err != nil {
 		t.Fatalf("logs %v, %v", n, err)
 	}
-	tail := d.log.Load().length.Load()
+	tail := d.log.End().Offset
 	for _, c := range []struct {
 		name   string
-		harm   func(disk vfs.FS) error
+		harm   func(files vfs.FS) error
 		expect map[string]string
 	}{
 		{"both are whole", func(vfs.FS) error { return nil }, map[string]string{"o1": "1", "o2": "2"}},
-		{"the last one is torn", func(disk vfs.FS) error { return cutOff(disk, d.log.Load().path, tail-1) }, map[string]string{"o1": "1"}},
-		{"the first one is torn", func(disk vfs.FS) error { return cutOff(disk, "/state/store/"+logName(1), 40) }, map[string]string{}},
-		{"the first one is gone", func(disk vfs.FS) error { return disk.Remove("/state/store/" + logName(1)) }, map[string]string{}},
+		{"the last one is torn", func(files vfs.FS) error { return cutOff(files, d.log.Path(2), tail-1) }, map[string]string{"o1": "1"}},
+		{"the first one is torn", func(files vfs.FS) error { return cutOff(files, "/state/store/"+log.Name(1), 40) }, map[string]string{}},
+		{"the first one is gone", func(files vfs.FS) error { return files.Remove("/state/store/" + log.Name(1)) }, map[string]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			disk := vfs.NewCrashableMem()
-			if _, err := vfs.Clone(memory, disk, "/state", "/state"); err != nil {
+			files := vfs.NewCrashableMem()
+			if _, err := vfs.Clone(memory, files, "/state", "/state"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.harm(disk); err != nil {
+			if err := c.harm(files); err != nil {
 				t.Fatal(err)
 			}
 			// What was left out does not come back, also if the first start is killed.
-			watching := newSickFS(disk)
-			starts := []vfs.FS{watching, disk}
+			watching := newSickFS(files)
+			starts := []vfs.FS{watching, files}
 			watching.fall(func(string, string) error {
-				starts = append(starts, killed(disk))
+				starts = append(starts, killed(files))
 				return nil
 			})
 			for n := 0; n < len(starts); n++ {
@@ -204,8 +204,8 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 	flush(func() {
 		i.Put(same, nil)
 		i.Put(busy, nil)
-		lane.Put(inOrder, key("same"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: same}}})
-		lane.Put(inOrder+1, key("busy"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: busy}}})
+		lane.Put(inOrder, key("same"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: same}}})
+		lane.Put(inOrder+1, key("busy"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: busy}}})
 	})
 	flush(func() {
 		i.Put(obj(t, "busy", 2, ""), nil)
@@ -213,10 +213,10 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 		i.Version("2")
 	})
 	for k, want := range map[string]bool{
-		string(appendObjectKey(nil, i.owner, key("same"))):                 true,
-		string(appendDeliveryKey(nil, lane.owner, key("same"), inOrder)):   true,
-		string(appendObjectKey(nil, i.owner, key("busy"))):                 false,
-		string(appendDeliveryKey(nil, lane.owner, key("busy"), inOrder+1)): false,
+		string(records.AppendObjectKey(nil, i.owner, key("same"))):                 true,
+		string(records.AppendDeliveryKey(nil, lane.owner, key("same"), inOrder)):   true,
+		string(records.AppendObjectKey(nil, i.owner, key("busy"))):                 false,
+		string(records.AppendDeliveryKey(nil, lane.owner, key("busy"), inOrder+1)): false,
 	} {
 		if inPebble([]byte(k)) != want {
 			t.Errorf("%q is in Pebble: %v", k, !want)
@@ -239,7 +239,7 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 		t.Errorf("%v wait, %v", keys, err)
 	}
 	closed(t, s)
-	if err := cutOff(torn, "/state/store/"+logName(2), 40); err != nil {
+	if err := cutOff(torn, "/state/store/"+log.Name(2), 40); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, "/state", onMemory(torn))
@@ -250,8 +250,8 @@ func TestFullLogsWaitForTheNext(t *testing.T) {
 }
 
 // cutOff keeps the first bytes of a file.
-func cutOff(disk vfs.FS, name string, length int64) error {
-	f, err := disk.Open(name)
+func cutOff(files vfs.FS, name string, length int64) error {
+	f, err := files.Open(name)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func cutOff(disk vfs.FS, name string, length int64) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	f, err = disk.Create(name, vfs.WriteCategoryUnspecified)
+	f, err = files.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func TestCleanEndLeavesNoLog(t *testing.T) {
 	l := live(t, open(t, "/state", onMemory(memory)))
 	l.record(100)
 	l.stop()
-	if n, err := logsIn(memory, "/state/store"); len(n) > 0 || err != nil {
+	if n, err := log.Numbers(logFiles{memory}, "/state/store"); len(n) > 0 || err != nil {
 		t.Errorf("logs %v, %v", n, err)
 	}
 	again := open(t, "/state", onMemory(memory))
@@ -297,61 +297,6 @@ func TestLoadFindsWhatTheLogHas(t *testing.T) {
 			t.Errorf("found %v, %v", found, err)
 		}
 	}
-}
-
-// FuzzLog checks that any bytes are read as a log up to some frame, and that nothing beyond it is
-// made up.
-func FuzzLog(f *testing.F) {
-	memory := vfs.NewMem()
-	s := open(f, "/state", onMemory(memory))
-	l := s.Lane("r", LaneOptions{})
-	old := obj(f, "a", 1, "text")
-	s.recorded(func() {
-		s.Objects("i", ObjectsOptions{}).Put(old, []string{"r"})
-		l.Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: old}}})
-		s.DropRule("x")
-	})
-	if err := s.flush(s.db.Load()); err != nil {
-		f.Fatal(err)
-	}
-	log := s.db.Load().log.Load()
-	text := make([]byte, log.length.Load())
-	file, err := memory.Open(log.path)
-	if err == nil {
-		_, err = file.ReadAt(text, 0)
-	}
-	if err != nil {
-		f.Fatal(err)
-	}
-	closed(f, s)
-	f.Add(text)
-	f.Add(text[:len(text)-1])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		disk := vfs.NewMem()
-		file, err := disk.Create(logName(1), vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		c, _, err := readLog(disk, "", 1, nil)
-		if errors.Is(err, errDamaged) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.length > int64(len(b)) {
-			t.Errorf("%d of %d bytes", c.length, len(b))
-		}
-		for _, final := range c.finals {
-			if final.kind != deleteChange {
-				_, _ = c.value(nil, final.value)
-			}
-		}
-		_ = c.file.Close()
-	})
 }
 
 // A mark wakes those who wait for it, and does not keep those whose time is over.

@@ -1,3 +1,5 @@
+// Marks and signals, with which goroutines wait for each other.
+
 package state
 
 import (

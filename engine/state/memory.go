@@ -1,3 +1,5 @@
+// A store in memory.
+
 package state
 
 import (

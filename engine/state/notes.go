@@ -1,26 +1,22 @@
+// What is recorded of rules' notes.
+
 package state
 
-import (
-	"bytes"
-)
+import "github.com/informd/informd/engine/state/records"
 
 // Note is what a rule remembers under a name, besides its objects and its deliveries: when it was
 // last resynced, for instance. The value is the engine's; it holds no text of a Secret.
-type Note struct {
-	Rule, Name string
-	Value      []byte
-}
-
-// noteID identifies a Note.
-type noteID struct{ rule, name string }
+type Note = records.Note
 
 // PutNote records a note, or replaces it. The Store keeps the value. Call it between Begin and End.
-func (s *Store) PutNote(n Note) { s.setNote(noteID{n.Rule, n.Name}, n.Value) }
+func (s *Store) PutNote(n Note) { s.setNote(records.NoteID{Rule: n.Rule, Name: n.Name}, n.Value) }
 
 // DeleteNote removes a note, if there is one. Call it between Begin and End.
-func (s *Store) DeleteNote(rule, name string) { s.setNote(noteID{rule, name}, nil) }
+func (s *Store) DeleteNote(rule, name string) {
+	s.setNote(records.NoteID{Rule: rule, Name: name}, nil)
+}
 
-func (s *Store) setNote(id noteID, value []byte) {
+func (s *Store) setNote(id records.NoteID, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken.Load() {
@@ -38,8 +34,8 @@ func (s *Store) setNote(id noteID, value []byte) {
 // Notes returns the notes on disk. Call it before recording anything.
 func (s *Store) Notes() ([]Note, error) {
 	var notes []Note
-	err := s.all([]byte{notePrefix}, func(value []byte, _ dictionaryOf) error {
-		n, err := readNote(value)
+	err := s.all([]byte{records.NotePrefix}, func(value []byte, _ records.DictionaryOf) error {
+		n, err := records.ReadNote(value)
 		notes = append(notes, n)
 		return err
 	})
@@ -47,21 +43,4 @@ func (s *Store) Notes() ([]Note, error) {
 		return nil, err
 	}
 	return notes, nil
-}
-
-func noteKey(id noteID) []byte {
-	owner := newOwner(notePrefix, id.rule)
-	return append(owner[:], id.name...)
-}
-
-func appendNote(b []byte, id noteID, value []byte) []byte {
-	return appendBytes(appendName(appendName(append(b, recordVersion), id.rule), id.name), value)
-}
-
-func readNote(b []byte) (n Note, err error) {
-	r := reader{left: b}
-	r.version()
-	n.Rule, n.Name = r.string(), r.string()
-	n.Value = bytes.Clone(r.bytes())
-	return n, r.end()
 }

@@ -1,3 +1,5 @@
+// What is recorded of an informer and its objects.
+
 package state
 
 import (
@@ -5,6 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // KeptMixed is [Snapshot].Kept of objects that were recorded with different paths. It equals no
@@ -31,7 +34,7 @@ type ObjectsOptions struct {
 type Objects struct {
 	store   *Store
 	id      string
-	owner   owner
+	owner   records.Owner
 	opts    ObjectsOptions
 	loaded  atomic.Bool
 	dropped atomic.Bool
@@ -42,7 +45,7 @@ type Objects struct {
 	told      bool // by Version, to others than ""
 	touched   bool // version or told has changed since the last cut
 
-	written informerRecord // what is on disk; zero if nothing is; used only by the writer
+	written records.Informer // what is on disk; zero if nothing is; used only by the writer
 }
 
 // objectRecord is the record of one object. A nil object means that it is gone.
@@ -67,7 +70,7 @@ func (s *Store) Objects(id string, o ObjectsOptions) *Objects {
 		o.Packer = object.NewPacker()
 	}
 	i := &Objects{
-		store: s, id: id, owner: newOwner(objectPrefix, id), opts: o,
+		store: s, id: id, owner: records.NewOwner(records.ObjectPrefix, id), opts: o,
 		unwritten: make(map[delta.Key]objectRecord),
 	}
 	s.informers[id] = i
@@ -121,6 +124,6 @@ func (i *Objects) Version(rv string) {
 // forget drops everything that was loaded or recorded.
 func (i *Objects) forget() {
 	clear(i.unwritten)
-	i.version, i.told, i.touched, i.written = "", false, false, informerRecord{}
+	i.version, i.told, i.touched, i.written = "", false, false, records.Informer{}
 	i.loaded.Store(false)
 }

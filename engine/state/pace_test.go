@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // outrun records more than Pace lets through at once.
 func outrun(t *testing.T, s *Store) {
 	t.Helper()
 	lane := s.Lane("r", LaneOptions{})
-	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, strings.Repeat("x", 1<<20))}}}
+	d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, strings.Repeat("x", 1<<20))}}}
 	s.recorded(func() {
 		for n := range uint64(paced>>20 + 2) {
 			lane.Put(n+1, key("a"), d)
@@ -56,18 +56,18 @@ func TestPaceWaitsForTheDisk(t *testing.T) {
 }
 
 func TestPaceDoesNotWaitForASickDisk(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	r := run(t, open(t, "state", onMemory(disk)))
+	files := newSickFS(vfs.NewMem())
+	r := run(t, open(t, "state", onMemory(files)))
 	r.recorded(func() {
-		r.Lane("r", LaneOptions{}).Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+		r.Lane("r", LaneOptions{}).Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 	})
 	r.written()
-	disk.hang()
+	files.hang()
 	outrun(t, r.Store)
 	paces(t, r.Store, func() {})
 	if r.Status().Trouble == "" {
 		t.Error("the disk hangs, but the status shows no trouble")
 	}
-	disk.heal()
+	files.heal()
 	r.written()
 }

@@ -9,14 +9,16 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // A cut that is larger than a frame has several, and is one cut all the same: a process that is
 // killed, or a machine that loses power, at any moment leaves the whole of it or nothing.
 func TestCutOfSeveralFrames(t *testing.T) {
 	for seed := range cases(2, 20) {
-		disk := vfs.NewCrashableMem()
-		watching := newSickFS(disk)
+		files := vfs.NewCrashableMem()
+		watching := newSickFS(files)
 		o := well(watching)
 		o.limits.part, o.limits.log = 2<<10, 20<<10
 		s := open(t, "/state", o)
@@ -24,7 +26,7 @@ func TestCutOfSeveralFrames(t *testing.T) {
 		var ends []*vfs.MemFS
 		watching.fall(func(op, name string) error {
 			if r := watching.random; len(ends) < 40 && r.IntN(5) == 0 {
-				ends = append(ends, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * r.IntN(3), RNG: r}))
+				ends = append(ends, files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * r.IntN(3), RNG: r}))
 			}
 			return nil
 		})
@@ -38,7 +40,7 @@ func TestCutOfSeveralFrames(t *testing.T) {
 			}
 		}
 		watching.heal()
-		killed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: watching.random})
+		killed := files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: watching.random})
 		closed(t, s)
 		restarted(t, l, killed, l.n)
 		if len(ends) < 10 {
@@ -69,9 +71,9 @@ func TestFormatOfCutsOfSeveralFrames(t *testing.T) {
 	closed(t, s)
 	versionIn := func(dir string) (version uint64) {
 		meddle(t, dir, func(db *pebble.DB) error {
-			text, _, err := get(db, formatKey)
+			text, _, err := get(db, records.FormatKey)
 			if err == nil {
-				version, err = readFormat(text)
+				version, err = records.ReadFormat(text)
 			}
 			return err
 		})
@@ -81,14 +83,14 @@ func TestFormatOfCutsOfSeveralFrames(t *testing.T) {
 	if err := os.CopyFS(killed, os.DirFS(copied)); err != nil {
 		t.Fatal(err)
 	}
-	if got := versionIn(copied); got != partedFormat {
-		t.Errorf("the format is %d, want %d", got, partedFormat)
+	if got := versionIn(copied); got != records.PartedFormat {
+		t.Errorf("the format is %d, want %d", got, records.PartedFormat)
 	}
 	if found := foundIn(t, killed); found != l.describe() {
 		t.Errorf("found %s, want %s", found, l.describe())
 	}
-	if got := versionIn(killed); got != formatVersion {
-		t.Errorf("the format is %d after a start, want %d", got, formatVersion)
+	if got := versionIn(killed); got != records.FormatVersion {
+		t.Errorf("the format is %d after a start, want %d", got, records.FormatVersion)
 	}
 }
 
@@ -104,7 +106,7 @@ func TestRecordThatCannotBeMadeIsNoDamage(t *testing.T) {
 	s.recorded(func() { i.Put(obj(t, "a", 1, ""), nil); s.PutRule(RuleMemory{Name: "r2"}) })
 	eventually(t, "the trouble shows", func() bool { return s.Status().Trouble != "" })
 	s.stop()
-	if _, err := os.Stat(filepath.Join(dir, storeName, damagedName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, storeName, risk.Damaged)); err == nil {
 		t.Error("the store is marked as damaged")
 	}
 	again := open(t, dir, Options{})

@@ -1,3 +1,5 @@
+// An open Pebble with its log: options, reads that are bounded in time, closing.
+
 package state
 
 import (
@@ -6,15 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // storeName is the name of Pebble's directory within ours.
@@ -24,23 +28,23 @@ const storeName = "store"
 type database struct {
 	pebble       *pebble.DB
 	dir          string
-	fs           *patientFS
+	fs           *disk.Patient
 	dictionaries *dictionaries
 	fail         *failure
-	compacts     *compactions
+	compacts     *risk.Compactions
 	maxBatch     int
 	maxPart      int
-	// isParted says that the store is of partedFormat. Opening sets it, and then the goroutine that
-	// appends.
+	// isParted says that the store is of records.PartedFormat. Opening sets it, and then the
+	// goroutine that appends.
 	isParted bool
 
-	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
-	writer   writer                 // only the goroutine that appends uses it
-	full     chan *fullLog          // logs that the store has to get; one at a time
-	isMoving atomic.Bool            // one is being dealt with
-	kept     *fullLog               // full, and not in the store; only checkpoints use it
-	view     *pebble.Batch          // of a database that is only read: with the content of its logs
-	viewing  sync.Mutex             // held while a view is made from view
+	log      *log.Log      // nil if the database is only read
+	writer   writer        // only the goroutine that appends uses it
+	full     chan *fullLog // logs that the store has to get; one at a time
+	isMoving atomic.Bool   // one is being dealt with
+	kept     *fullLog      // full, and not in the store; only checkpoints use it
+	view     *pebble.Batch // of a database that is only read: with the content of its logs
+	viewing  sync.Mutex    // held while a view is made from view
 
 	wroteBefore string // the version of informd that wrote it before it was opened; "" if unknown
 
@@ -51,9 +55,6 @@ type database struct {
 	reading chan struct{} // one slot per read
 	mu      sync.RWMutex  // held for reading during each read; guards the fields below
 	closed  bool
-
-	listing sync.Mutex // guards logs; a leaf
-	logs    []*cutLog  // those that are written, or that the store is getting
 }
 
 // maxReads bounds concurrent reads, including those that a failing disk never ends.
@@ -61,27 +62,11 @@ const maxReads = 8
 
 var (
 	errDamaged = errors.New("the state is damaged")
-	errHangs   = errors.New("the disk does not answer")
 	errClosed  = errors.New("the state is closed")
 )
 
 // damage turns a panic of Pebble, or anything else that a sound store never yields, into an error.
 func damage(what any) error { return fmt.Errorf("%w: %v", errDamaged, what) }
-
-func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// isDisk reports whether err is about the disk or permissions, and not about the content of the
-// disk.
-func isDisk(err error) bool {
-	if errors.Is(err, errHangs) {
-		return true
-	}
-	var errno syscall.Errno
-	return errors.As(err, &errno) &&
-		!errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
-		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL &&
-		errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
-}
 
 // failure holds the message with which an open Pebble says that it cannot go on.
 type failure struct {
@@ -112,8 +97,8 @@ func (f *failure) Errorf(format string, args ...any) {
 }
 
 // Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended, so Fatalf
-// blocks forever. With patientFS below, this happens only if a file is removed under Pebble, or to
-// a database that was given up.
+// blocks forever. With disk.Patient below, this happens only if a file is removed under Pebble, or
+// to a database that was given up.
 func (f *failure) Fatalf(format string, args ...any) {
 	f.report(damage(fmt.Sprintf(format, args...)))
 	select {}
@@ -124,20 +109,20 @@ func (f *failure) Fatalf(format string, args ...any) {
 const pebbleFormat = pebble.FormatValueSeparation
 
 // openPebble opens or makes the database, or opens it for reading without writing to the disk. For
-// a damaged database it returns an error for which isDisk returns false.
-func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
+// a damaged database it returns an error for which disk.IsAtFault returns false.
+func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
 	fail := &failure{logger: o.Logger}
-	patient := &patientFS{FS: disk, pause: o.limits.pause}
+	patient := disk.NewPatient(files, o.limits.pause)
 	if readOnly {
-		patient = &patientFS{FS: readingFS{disk}, once: true}
+		patient = disk.NewReading(files)
 	}
 	defer func() {
 		if what := recover(); what != nil {
-			patient.ended.Store(true)
+			patient.End()
 			d, err = nil, damage(what)
 		}
 	}()
-	compacts := &compactions{disk: disk, store: dir}
+	compacts := risk.NewCompactions(files, dir)
 	options := &pebble.Options{
 		FS:                          patient,
 		ReadOnly:                    readOnly,
@@ -158,8 +143,8 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(i pebble.DataCorruptionInfo) { fail.report(damage(i.Details)) },
 			BackgroundError: fail.background,
-			CompactionBegin: func(pebble.CompactionInfo) { compacts.began() },
-			CompactionEnd:   func(pebble.CompactionInfo) { compacts.ended() },
+			CompactionBegin: func(pebble.CompactionInfo) { compacts.Began() },
+			CompactionEnd:   func(pebble.CompactionInfo) { compacts.Ended() },
 		},
 	}
 	options.Experimental.FileCacheShards = 1
@@ -171,7 +156,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	db, err := pebble.Open(dir, options)
 	if err != nil {
-		patient.ended.Store(true)
+		patient.End()
 		return nil, err
 	}
 	return &database{
@@ -198,7 +183,7 @@ func (d *database) read(limit time.Duration, f func(pebble.Reader) error) error 
 	select {
 	case d.reading <- struct{}{}:
 	case <-timer.C:
-		return errHangs
+		return disk.ErrHangs
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -209,7 +194,7 @@ func (d *database) read(limit time.Duration, f func(pebble.Reader) error) error 
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return errHangs
+		return disk.ErrHangs
 	}
 }
 
@@ -269,7 +254,7 @@ func scan(
 	db pebble.Reader, prefix, start []byte,
 	f func(key []byte, it *pebble.Iterator) (more bool, err error),
 ) (err error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: records.After(prefix)})
 	if err != nil {
 		return err
 	}
@@ -308,22 +293,22 @@ func (d *database) close() (err error) {
 	}
 	d.closed = true
 	defer func() {
-		d.fs.ended.Store(true)
+		d.fs.End()
 		if what := recover(); what != nil {
 			err = damage(what)
 		}
 	}()
-	for _, l := range d.unsettled() {
-		err = errors.Join(err, l.close())
+	if d.log != nil {
+		err = errors.Join(err, d.log.Close())
 	}
 	if d.view != nil {
 		err = errors.Join(err, d.view.Close())
 	}
 	if d.kept != nil {
-		err = errors.Join(err, d.kept.content.file.Close())
+		err = errors.Join(err, d.kept.content.Close())
 	}
 	err = errors.Join(err, d.pebble.Close())
-	d.compacts.notes.Wait()
+	d.compacts.Wait()
 	return err
 }
 
@@ -338,6 +323,6 @@ func (d *database) abandon() {
 	select {
 	case <-done:
 	case <-time.After(time.Second):
-		d.fs.ended.Store(true)
+		d.fs.End()
 	}
 }

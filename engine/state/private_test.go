@@ -3,8 +3,6 @@ package state
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
 )
 
 func TestModes(t *testing.T) {
@@ -45,36 +44,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// No file ever has another mode, not even while it is being made.
-func TestModesFromTheStart(t *testing.T) {
-	disk := privateFS{watchedFS{vfs.Default, t}}
-	dir := t.TempDir()
-	for name, make := range map[string]func(name string) (io.Closer, error){
-		"create": func(name string) (io.Closer, error) { return disk.Create(name, vfs.WriteCategoryUnspecified) },
-		"open":   func(name string) (io.Closer, error) { return disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) },
-		"lock":   func(name string) (io.Closer, error) { return disk.Lock(name) },
-	} {
-		for _, before := range []bool{false, true} {
-			path := filepath.Join(dir, fmt.Sprint(name, before))
-			if before {
-				if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			f, err := make(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if text, err := os.ReadFile(path); err != nil || (len(text) > 0) != (before && name == "open") {
-				t.Errorf("%s of a file that was there %v: %q, %v", name, before, text, err)
-			}
-		}
-	}
-}
-
 // No file of the state is written through a link, or into a file that has another name.
 func TestPreparedFiles(t *testing.T) {
 	for what, prepare := range map[string]func(victim, path string) error{
@@ -97,19 +66,19 @@ func TestPreparedFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			disk := privateFS{vfs.Default}
+			files := disk.Private{FS: vfs.Default}
 			created, opened := filepath.Join(dir, "created"), filepath.Join(dir, "opened")
 			if err := errors.Join(prepare(victim, created), os.Symlink(victim, opened)); err != nil {
 				t.Fatal(err)
 			}
-			f, err := disk.Create(created, vfs.WriteCategoryUnspecified)
+			f, err := files.Create(created, vfs.WriteCategoryUnspecified)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := f.Close(); err != nil {
 				t.Error(err)
 			}
-			if f, err := disk.OpenReadWrite(opened, vfs.WriteCategoryUnspecified); err == nil {
+			if f, err := files.OpenReadWrite(opened, vfs.WriteCategoryUnspecified); err == nil {
 				t.Errorf("it opens a link: %v", f.Close())
 			}
 			closed(t, open(t, dir, Options{}))
@@ -153,31 +122,4 @@ func TestOthersDirectory(t *testing.T) {
 			t.Errorf("a private directory: %s", log.String())
 		}
 	}
-}
-
-// watchedFS fails the test unless each file that Pebble makes already exists with mode 0600.
-type watchedFS struct {
-	vfs.FS
-	t *testing.T
-}
-
-func (w watchedFS) look(name string) {
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-		w.t.Errorf("%s is made: %v, %v", name, info, err)
-	}
-}
-
-func (w watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	w.look(name)
-	return w.FS.OpenReadWrite(name, c, o...)
-}
-
-func (w watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	w.look(name)
-	return w.FS.Create(name, c)
-}
-
-func (w watchedFS) Lock(name string) (io.Closer, error) {
-	w.look(name)
-	return w.FS.Lock(name)
 }

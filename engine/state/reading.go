@@ -1,3 +1,5 @@
+// A store on a disk that accepts no writes, and going on from it once the disk does.
+
 package state
 
 import (
@@ -5,93 +7,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/risk"
 )
-
-// readingFS is a disk that is only read. The lock of the state directory keeps other processes out.
-type readingFS struct{ vfs.FS }
-
-func refuse(op, name string) error { return &os.PathError{Op: op, Path: name, Err: syscall.EROFS} }
-
-func (readingFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
-	return nil, refuse("create", name)
-}
-
-func (readingFS) OpenReadWrite(
-	name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption,
-) (vfs.File, error) {
-	return nil, refuse("open", name)
-}
-
-func (readingFS) ReuseForWrite(_, name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
-	return nil, refuse("create", name)
-}
-
-func (readingFS) Link(_, name string) error                 { return refuse("link", name) }
-func (readingFS) Rename(old, _ string) error                { return refuse("rename", old) }
-func (readingFS) Remove(name string) error                  { return refuse("remove", name) }
-func (readingFS) RemoveAll(name string) error               { return refuse("remove", name) }
-func (readingFS) MkdirAll(name string, _ os.FileMode) error { return refuse("make", name) }
-func (readingFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
-func (r readingFS) Unwrap() vfs.FS                          { return r.FS }
-
-// openToRead opens the store on a disk that accepts no writes, because of cause. It marks an
-// unusable store to be set aside later. The caller holds s.opening.
-func (s *Store) openToRead(cause error) (*database, error) {
-	store := s.opts.disk.PathJoin(s.dir, storeName)
-	if _, err := s.opts.disk.Stat(store); err != nil {
-		return nil, cause // there is no store, or the disk does not even answer
-	}
-	why := unfit(s.opts.disk, store)
-	if why == "" {
-		d, err := readStore(s.opts.disk, store, s.opts, cause)
-		switch {
-		case err == nil:
-			return d, nil
-		case isDisk(err):
-			return nil, fmt.Errorf("%w; it cannot be read either: %w", cause, err)
-		case errors.Is(err, errNothing), errors.Is(err, pebble.ErrDBDoesNotExist):
-			return nil, cause
-		}
-		if err := s.refuses(err); err != nil {
-			return nil, err
-		}
-		why = reason(err)
-		s.opts.Logger.Error("the state is unusable: the daemon starts without it, "+
-			"and sets it aside once the disk is writable",
-			"dir", s.dir, "error", err.Error())
-	}
-	s.doomed = why
-	return nil, fmt.Errorf("%w; its content is unusable", cause)
-}
 
 var errNothing = errors.New("it is empty")
 
 // readStore opens the store in the directory named store, for reading only.
-func readStore(disk vfs.FS, store string, o Options, cause error) (*database, error) {
-	if err := recognise(disk, store); err != nil {
+func readStore(files vfs.FS, store string, o Options, cause error) (*database, error) {
+	if err := recognise(files, store); err != nil {
 		return nil, err
 	}
-	trace, err := traceOf(disk, store)
+	trace, err := traceOf(files, store)
 	if err != nil {
 		return nil, err
 	}
-	written, err := isWritten(disk, store)
+	written, err := isWritten(files, store)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openPebble(disk, store, true, o)
+	d, err := openPebble(files, store, true, o)
 	if err != nil {
 		return nil, err
 	}
 	d.readOnly, d.trace, d.written = cause, trace, written
-	if err := d.begin(readingFS{disk}); err != nil {
+	if err := d.begin(disk.ReadOnly{FS: files}); err != nil {
 		d.abandon()
 		return nil, err
 	}
@@ -102,13 +47,15 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 type trace [sha256.Size]byte
 
 // besideData are the files of a store that hold nothing of the state.
-var besideData = []string{openingName, compactingName, damagedName, writerName, newestName, "LOCK"}
+var besideData = []string{
+	risk.Opening, risk.Compacting, risk.Damaged, writerName, log.NewestName, "LOCK",
+}
 
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
 // Those may not have been synced when they were read: the kernel forgets a page that it could not
 // write. All other files were synced before anything refers to them.
-func traceOf(disk vfs.FS, store string) (t trace, err error) {
-	names, err := disk.List(store)
+func traceOf(files vfs.FS, store string) (t trace, err error) {
+	names, err := files.List(store)
 	if err != nil {
 		return t, err
 	}
@@ -118,13 +65,13 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 		if slices.Contains(besideData, name) {
 			continue
 		}
-		info, err := disk.Stat(disk.PathJoin(store, name))
+		info, err := files.Stat(files.PathJoin(store, name))
 		if err != nil {
 			return t, err
 		}
 		fmt.Fprintf(sum, "%q %d\n", name, info.Size())
 		if isLog(name) || strings.HasPrefix(name, "MANIFEST-") {
-			f, err := disk.Open(disk.PathJoin(store, name))
+			f, err := files.Open(files.PathJoin(store, name))
 			if err != nil {
 				return t, err
 			}
@@ -140,24 +87,24 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 // isLog reports whether a file is a log: one of ours, or Pebble's own, as earlier versions wrote
 // them.
 func isLog(name string) bool {
-	return strings.HasPrefix(name, logPrefix) || strings.HasSuffix(name, ".log")
+	return log.IsName(name) || strings.HasSuffix(name, ".log")
 }
 
 // goOn opens d for writing once the disk accepts writes again. Memory was loaded from d and has
 // changed since; the unwritten records are the difference. So the disk must still hold d, otherwise
 // nothing may be written.
 func (s *Store) goOn(d *database) {
-	if !s.opening.TryLock() {
+	if !s.opener.mu.TryLock() {
 		return // an earlier attempt hangs
 	}
-	defer s.opening.Unlock()
-	disk := s.opts.disk
-	store := disk.PathJoin(s.dir, storeName)
-	if err := probe(disk, s.dir); err != nil {
+	defer s.opener.mu.Unlock()
+	files := s.opts.disk
+	store := files.PathJoin(s.dir, storeName)
+	if err := hasRoom(files, s.dir); err != nil {
 		s.canOnlyRead(err)
 		return
 	}
-	if now, err := traceOf(disk, store); err != nil && isDisk(err) {
+	if now, err := traceOf(files, store); err != nil && disk.IsAtFault(err) {
 		s.canOnlyRead(err)
 		return
 	} else if err != nil || now != d.trace {
@@ -177,14 +124,14 @@ func (s *Store) goOn(d *database) {
 		s.opts.Logger.Debug("the state could not be closed cleanly",
 			"dir", s.dir, "error", err.Error())
 	}
-	opened, err := openStore(disk, store, s.opts)
-	if err != nil && !isDisk(err) {
+	opened, err := openStore(files, store, s.opts)
+	if err != nil && !disk.IsAtFault(err) {
 		s.breakDown(d, err)
 		return
 	}
 	if err != nil {
 		s.canOnlyRead(err)
-		if opened, err = readStore(disk, store, s.opts, err); err != nil {
+		if opened, err = readStore(files, store, s.opts, err); err != nil {
 			return // the next attempt uses d again
 		}
 	}

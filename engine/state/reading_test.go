@@ -11,9 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 var here = Cluster{UID: "u", Server: "a"}
@@ -30,7 +31,7 @@ func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 	s.recorded(func() {
 		s.PutRule(RuleMemory{Name: "r", Resource: "pods"})
 		s.PutRule(RuleMemory{Name: "going"})
-		s.Lane("going", LaneOptions{}).Put(1, key("g"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
+		s.Lane("going", LaneOptions{}).Put(1, key("g"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
 		s.Objects("gone", ObjectsOptions{}).Put(obj(t, "g", 1, ""), nil)
 	})
 	for n := range 20 {
@@ -63,9 +64,9 @@ func (l *ledger) found(s *Store) {
 	}
 }
 
-func mustTrace(t *testing.T, disk vfs.FS) trace {
+func mustTrace(t *testing.T, files vfs.FS) trace {
 	t.Helper()
-	now, err := traceOf(disk, "/state/store")
+	now, err := traceOf(files, "/state/store")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +83,10 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 			memory, l := written(t, seed)
 			l.t = t
 			before, was := l.describe(), mustTrace(t, memory)
-			disk := newSickFS(memory)
-			disk.fall(failing(reason))
+			files := newSickFS(memory)
+			files.fall(failing(reason))
 			var log journal
-			o := onMemory(disk)
+			o := onMemory(files)
 			o.Logger = log.logger()
 			s := open(t, "/state", o)
 			if trouble := s.Status().Trouble; !strings.Contains(trouble, "not written") || !strings.Contains(trouble, reason.Error()) {
@@ -120,7 +121,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 				t.Error("something was written")
 			}
 			if heals {
-				disk.heal()
+				files.heal()
 				r.written()
 				eventually(t, "that is logged", func() bool { return log.count("durable again") > 0 })
 				if n := log.count("durable again"); n != 1 || !l.lane.Room(1) {
@@ -177,9 +178,9 @@ func TestReadingOfLargeTransactions(t *testing.T) {
 		l.record(3)
 	}
 	l.stop()
-	disk := newSickFS(memory)
-	disk.fall(failing(syscall.EROFS))
-	s := open(t, "/state", onMemory(disk))
+	files := newSickFS(memory)
+	files.fall(failing(syscall.EROFS))
+	s := open(t, "/state", onMemory(files))
 	l.found(t, s)
 	closed(t, s)
 }
@@ -187,36 +188,36 @@ func TestReadingOfLargeTransactions(t *testing.T) {
 // If a disk accepts no writes and its state is unusable, the state is set aside as soon as that is
 // possible.
 func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
-	version := func(t *testing.T, disk vfs.FS, value []byte) {
-		db, err := pebble.Open("/state/store", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
+	version := func(t *testing.T, files vfs.FS, value []byte) {
+		db, err := pebble.Open("/state/store", &pebble.Options{FS: files, FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Set(formatKey, value, pebble.Sync); err != nil {
+		if err := db.Set(records.FormatKey, value, pebble.Sync); err != nil {
 			t.Fatal(err)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for why, do := range map[string]func(t *testing.T, disk vfs.FS){
+	for why, do := range map[string]func(t *testing.T, files vfs.FS){
 		otherCluster: func(*testing.T, vfs.FS) {},
-		otherVersion: func(t *testing.T, disk vfs.FS) { version(t, disk, formatOf(newestFormat+1)) },
-		damaged:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte(formatMark)) },
-		foreign:      func(t *testing.T, disk vfs.FS) { version(t, disk, []byte("of another program")) },
-		unstartable: func(_ *testing.T, disk vfs.FS) {
-			for range maxEnds {
-				risk(disk, "/state/store", openingName)
+		otherVersion: func(t *testing.T, files vfs.FS) { version(t, files, records.FormatOf(records.NewestFormat+1)) },
+		damaged:      func(t *testing.T, files vfs.FS) { version(t, files, []byte(records.FormatMark)) },
+		foreign:      func(t *testing.T, files vfs.FS) { version(t, files, []byte("of another program")) },
+		unstartable: func(_ *testing.T, files vfs.FS) {
+			for range risk.MaxEnds {
+				risk.Begin(files, "/state/store", risk.Opening)
 			}
 		},
 	} {
 		t.Run(why, func(t *testing.T) {
 			memory, _ := written(t, 1)
 			do(t, memory)
-			disk := newSickFS(memory)
-			disk.fall(failing(syscall.ENOSPC))
+			files := newSickFS(memory)
+			files.fall(failing(syscall.ENOSPC))
 			var log journal
-			o := onMemory(disk)
+			o := onMemory(files)
 			o.Logger = log.logger()
 			o.SetAside = why == otherVersion
 			s := open(t, "/state", o)
@@ -235,7 +236,7 @@ func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 				t.Errorf("%+v", status)
 			}
 			l.record(100)
-			disk.heal()
+			files.heal()
 			l.written()
 			if aside := s.Status().SetAside; len(aside) != 1 || !strings.HasSuffix(aside[0], "-"+why) || log.count(explanations[why]) != 1 {
 				t.Errorf("set aside: %v, logged %s", aside, log.text())
@@ -268,15 +269,15 @@ func TestAnotherStateAfterReading(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory, l := written(t, 2)
-			disk := newSickFS(memory)
-			disk.fall(failing(syscall.EROFS))
-			s := open(t, "/state", onMemory(disk))
+			files := newSickFS(memory)
+			files.fall(failing(syscall.EROFS))
+			s := open(t, "/state", onMemory(files))
 			l.found(s)
 			r := run(t, s)
 			l.on(s)
 			l.change()
 			change(t, memory)
-			disk.heal()
+			files.heal()
 			eventually(t, "the store gives up writing", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
 			l.change()
 			r.stop()
@@ -292,9 +293,9 @@ func TestAnotherStateAfterReading(t *testing.T) {
 // The disk works at first and then fails. Meanwhile the Store reads from it what was loaded.
 func TestReadingContinuesWhenOpeningFails(t *testing.T) {
 	memory, l := written(t, 3)
-	disk := newSickFS(memory)
+	files := newSickFS(memory)
 	tried := make(chan struct{}, 1)
-	disk.fall(func(op, name string) error {
+	files.fall(func(op, name string) error {
 		if op == "sync" && name == "/state" { // between the probe and opening Pebble
 			select {
 			case tried <- struct{}{}:
@@ -304,7 +305,7 @@ func TestReadingContinuesWhenOpeningFails(t *testing.T) {
 		}
 		return nil
 	})
-	s := open(t, "/state", onMemory(disk))
+	s := open(t, "/state", onMemory(files))
 	l.found(s)
 	r := run(t, s)
 	l.on(s)
@@ -320,7 +321,7 @@ func TestReadingContinuesWhenOpeningFails(t *testing.T) {
 		break
 	}
 	l.change()
-	disk.heal()
+	files.heal()
 	r.written()
 	r.stop()
 	again := open(t, "/state", onMemory(memory))

@@ -1,3 +1,5 @@
+// Whether a directory holds a store of ours, and in which format.
+
 package state
 
 import (
@@ -8,28 +10,32 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // recognise checks that Pebble may use the directory, because Pebble would use any directory.
-func recognise(disk vfs.FS, store string) error {
-	info, err := disk.Stat(store)
-	if isNotExist(err) {
+func recognise(files vfs.FS, store string) error {
+	info, err := files.Stat(store)
+	if disk.IsNotExist(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return errForeign
+		return records.ErrForeign
 	}
-	names, err := disk.List(store)
+	names, err := files.List(store)
 	if err != nil {
 		return err
 	}
-	if err := checkPebble(disk, store); err != nil {
+	if err := checkPebble(files, store); err != nil {
 		return err
 	}
-	desc, err := pebble.Peek(store, disk)
+	desc, err := pebble.Peek(store, files)
 	if err != nil || desc.Exists {
 		return err
 	}
@@ -37,22 +43,22 @@ func recognise(disk vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == openingName, name == writerName, name == newestName, name == "LOCK",
+		case name == risk.Opening, name == writerName, name == log.NewestName, name == "LOCK",
 			extension == "log",
-			strings.HasPrefix(name, logPrefix),
+			log.IsName(name),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
 			// The making of this store was cut short.
 		default:
-			return errForeign
+			return records.ErrForeign
 		}
 	}
 	return nil
 }
 
 // pebbleVersion returns the version of Pebble's format in a store, or 0 if that says none.
-func pebbleVersion(disk vfs.FS, store string) (uint64, error) {
-	text, err := atomicfs.ReadMarker(disk, store, "format-version")
+func pebbleVersion(files vfs.FS, store string) (uint64, error) {
+	text, err := atomicfs.ReadMarker(files, store, "format-version")
 	if err != nil {
 		return 0, err
 	}
@@ -62,8 +68,8 @@ func pebbleVersion(disk vfs.FS, store string) (uint64, error) {
 
 // checkPebble returns a *VersionError if a newer Pebble has written the store. Pebble's own error
 // cannot be told from damage.
-func checkPebble(disk vfs.FS, store string) error {
-	found, err := pebbleVersion(disk, store)
+func checkPebble(files vfs.FS, store string) error {
+	found, err := pebbleVersion(files, store)
 	if err == nil && found > uint64(pebbleFormat) {
 		return &VersionError{Of: "database", Found: found, Reads: uint64(pebbleFormat)}
 	}
@@ -75,9 +81,9 @@ func checkPebble(disk vfs.FS, store string) error {
 const fewBytes = 1 << 10
 
 // isWritten reports, judging by the files, whether anything was written to a store.
-func isWritten(disk vfs.FS, store string) (bool, error) {
-	names, err := disk.List(store)
-	if isNotExist(err) {
+func isWritten(files vfs.FS, store string) (bool, error) {
+	names, err := files.List(store)
+	if disk.IsNotExist(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -86,7 +92,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 	size := int64(0)
 	for _, name := range names {
 		if isLog(name) || strings.HasSuffix(name, ".sst") {
-			info, err := disk.Stat(disk.PathJoin(store, name))
+			info, err := files.Stat(files.PathJoin(store, name))
 			if err != nil {
 				return false, err
 			}
@@ -98,7 +104,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 
 // checkFormat checks the format of a store. An empty store gets the format.
 func (d *database) checkFormat(db pebble.Reader) error {
-	text, ok, err := get(db, formatKey)
+	text, ok, err := get(db, records.FormatKey)
 	if err != nil {
 		return err
 	}
@@ -113,7 +119,7 @@ func (d *database) checkFormat(db pebble.Reader) error {
 			return err
 		}
 		if !empty {
-			return errForeign
+			return records.ErrForeign
 		}
 		if d.written {
 			return damage("its content is missing")
@@ -121,23 +127,26 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
-		return d.setFormat(formatVersion)
+		return d.setFormat(records.FormatVersion)
 	}
-	version, err := readFormat(text)
+	version, err := records.ReadFormat(text)
+	if newer := new(records.FormatError); errors.As(err, &newer) {
+		return &VersionError{Found: newer.Found, Reads: newer.Reads}
+	}
 	if err != nil || d.readOnly != nil {
 		return err
 	}
-	d.isParted = version == partedFormat
-	if version >= formatVersion {
+	d.isParted = version == records.PartedFormat
+	if version >= records.FormatVersion {
 		return nil
 	}
-	d.upgraded("the state", version, formatVersion)
-	return d.setFormat(formatVersion)
+	d.upgraded("the state", version, records.FormatVersion)
+	return d.setFormat(records.FormatVersion)
 }
 
 // setFormat makes the store one of a version of our format.
 func (d *database) setFormat(version uint64) error {
-	if err := d.pebble.Set(formatKey, formatOf(version), pebble.NoSync); err != nil {
+	if err := d.pebble.Set(records.FormatKey, records.FormatOf(version), pebble.NoSync); err != nil {
 		return err
 	}
 	return d.pebble.Flush()

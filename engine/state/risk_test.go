@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/risk"
 )
 
 // stuckFS does not answer when a compaction is noted. Compactions wait for the note before they
@@ -19,13 +20,13 @@ type stuckFS struct {
 	release chan struct{} // closed to answer
 }
 
-func newStuckFS(disk vfs.FS) *stuckFS {
-	return &stuckFS{FS: disk, noting: make(chan struct{}), release: make(chan struct{})}
+func newStuckFS(files vfs.FS) *stuckFS {
+	return &stuckFS{FS: files, noting: make(chan struct{}), release: make(chan struct{})}
 }
 
 func (s *stuckFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	switch {
-	case s.PathBase(name) == compactingName:
+	case s.PathBase(name) == risk.Compacting:
 		s.first.Do(func() { close(s.noting) })
 		<-s.release
 	case c == "pebble-compaction":
@@ -41,8 +42,8 @@ func (s *stuckFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error)
 // answer keeps nobody waiting for that lock. The note is gone once the store is closed.
 func TestNotesOfCompactionsHoldNobodyUp(t *testing.T) {
 	memory := vfs.NewMem()
-	disk := newStuckFS(memory)
-	s := open(t, "/state", onMemory(disk))
+	files := newStuckFS(memory)
+	s := open(t, "/state", onMemory(files))
 	d := s.db.Load()
 	// Pebble may compact on its own after the second flush, or only when it is asked to.
 	for _, value := range []string{"1", "2"} {
@@ -58,7 +59,7 @@ func TestNotesOfCompactionsHoldNobodyUp(t *testing.T) {
 	compacted := make(chan error, 1)
 	go func() { compacted <- d.pebble.Compact(context.Background(), []byte("z"), []byte("zz"), false) }()
 	select {
-	case <-disk.noting:
+	case <-files.noting:
 	case <-time.After(20 * time.Second):
 		t.Error("nobody notes the compaction")
 	}
@@ -69,7 +70,7 @@ func TestNotesOfCompactionsHoldNobodyUp(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("Pebble does not answer while a compaction is noted")
 	}
-	close(disk.release)
+	close(files.release)
 	if err := <-compacted; err != nil {
 		t.Error(err)
 	}
@@ -77,7 +78,7 @@ func TestNotesOfCompactionsHoldNobodyUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, s)
-	if n := ends(memory, "/state/"+storeName, compactingName); n != 0 {
+	if n := risk.Count(memory, "/state/"+storeName, risk.Compacting); n != 0 {
 		t.Errorf("%d compactions are noted after the end", n)
 	}
 }

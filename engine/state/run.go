@@ -1,12 +1,14 @@
+// The goroutines that append, sync and move, and their end.
+
 package state
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/informd/informd/engine/state/disk"
 )
 
 // Run writes the recorded changes until ctx ends. Then it writes the rest and closes the store.
@@ -94,7 +96,7 @@ func (s *Store) work(ctx context.Context) {
 // hasten ends the rests of the work behind the log, because informd ends.
 func (s *Store) hasten() {
 	if d := s.db.Load(); d != nil {
-		d.fs.tempo.end()
+		d.fs.Tempo.End()
 	}
 }
 
@@ -114,8 +116,8 @@ func (s *Store) finish() {
 	}
 	s.hasten()
 	select {
-	case log := <-d.full:
-		s.move(d, log)
+	case full := <-d.full:
+		s.move(d, full)
 	default:
 	}
 	if err := s.append(d); err != nil {
@@ -123,7 +125,7 @@ func (s *Store) finish() {
 		return
 	}
 	s.trySync()
-	s.move(d, &fullLog{cutLog: d.log.Load(), upTo: s.logged.reached.Load(), atOnce: true})
+	s.move(d, &fullLog{number: d.log.End().File, upTo: s.logged.reached.Load(), atOnce: true})
 }
 
 // discard drops what was recorded before the store was found damaged.
@@ -167,7 +169,7 @@ func (s *Store) tryAppend() {
 	case s.broken.Load():
 		s.discard()
 		return
-	case d.readOnly != nil, d.fs.trouble() != nil,
+	case d.readOnly != nil, d.fs.Trouble() != nil,
 		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}
@@ -176,12 +178,11 @@ func (s *Store) tryAppend() {
 	if s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load()) {
 		err = s.append(d)
 	}
-	log := d.log.Load()
-	isFull := log.length.Load() > s.opts.limits.log || s.wantsSettled.Load()
+	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsSettled.Load()
 	switch {
 	case err != nil || !isFull:
 	case d.isMoving.Load():
-		d.fs.tempo.hurry()
+		d.fs.Tempo.Hurry()
 	default:
 		err = s.rotate(d, s.wantsSettled.Swap(false))
 	}
@@ -217,23 +218,14 @@ func (s *Store) trySync() {
 	}
 	asOf := s.health.sync(s.opts.Clock.Now())
 	s.syncing.add(s.unsynced.take())
-	for _, log := range d.unsettled() {
-		if err := log.sync(d.fs); err != nil {
-			d.fail.report(damage(err))
-			s.breakDown(d, err)
-			return
-		}
+	if _, err := d.log.Sync(); err != nil {
+		d.fail.report(damage(err))
+		s.breakDown(d, err)
+		return
 	}
 	s.syncing.take()
 	s.health.wrote(asOf)
 	s.synced.reach(cut)
-}
-
-// unsettled returns the logs that the store does not have, the oldest first.
-func (d *database) unsettled() []*cutLog {
-	d.listing.Lock()
-	defer d.listing.Unlock()
-	return slices.Clone(d.logs)
 }
 
 // moveAll gives the store the logs that are full, and opens it if that did not succeed at first.
@@ -252,11 +244,11 @@ func (s *Store) moveAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case log := <-full:
+		case next := <-full:
 			if ctx.Err() != nil {
-				d.fs.tempo.end()
+				d.fs.Tempo.End()
 			}
-			s.move(d, log)
+			s.move(d, next)
 		case <-size.C:
 			s.measure()
 		case <-retry.C:
@@ -267,13 +259,13 @@ func (s *Store) moveAll(ctx context.Context) {
 
 // move gives the store a log. It repeats that while the log cannot be read for a reason that may
 // pass.
-func (s *Store) move(d *database, log *fullLog) {
+func (s *Store) move(d *database, full *fullLog) {
 	if s.broken.Load() {
 		return
 	}
 	var err error
-	_ = d.fs.insist("read "+log.path, func() error {
-		if err = s.checkpoint(d, log); isDisk(err) {
+	_ = d.fs.Insist("read "+d.log.Path(full.number), func() error {
+		if err = s.checkpoint(d, full); disk.IsAtFault(err) {
 			return err
 		}
 		return nil
@@ -302,8 +294,8 @@ func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
 		_ = d.locked(func(pebble.Reader) error { // on an error the size stays as it was
 			size := int64(d.pebble.Metrics().DiskSpaceUsage())
-			for _, log := range d.unsettled() {
-				size += log.length.Load()
+			if d.log != nil {
+				size += d.log.Size()
 			}
 			s.health.measured(size)
 			return nil
@@ -313,9 +305,9 @@ func (s *Store) measure() {
 
 // close closes the store and releases the directory.
 func (s *Store) close() {
-	defer s.unlock()
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	defer s.opener.unlock()
+	s.opener.mu.Lock()
+	defer s.opener.mu.Unlock()
 	d := s.db.Load()
 	records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load()
 	if records > 0 && (d == nil || d.readOnly != nil) {

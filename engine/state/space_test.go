@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 func diskUsage(t testing.TB, dir string) (size int64) {
@@ -63,7 +64,7 @@ func TestSpaceComesBack(t *testing.T) {
 			s.recorded(func() {
 				for _, o := range objects[k : k+200] {
 					n++
-					lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+					lane.Put(n, keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 					i.Put(o, nil)
 				}
 			})
@@ -109,7 +110,7 @@ func TestRoom(t *testing.T) {
 	for lane.Room(4000) && n < 100 {
 		n++
 		s.recorded(func() {
-			lane.Put(n, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "a", 4000)}}})
+			lane.Put(n, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "a", 4000)}}})
 		})
 		if n%3 == 0 {
 			s.written()
@@ -166,7 +167,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 			want[o.Name()] = string(o.JSON())
 			s.recorded(func() {
 				s.Objects("i", ObjectsOptions{}).Put(o, nil)
-				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 				s.PutLetter(delivery.Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
 			})
 		}

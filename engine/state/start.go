@@ -1,3 +1,5 @@
+// What is loaded at the start, and the records that belong to no informer and no lane.
+
 package state
 
 import (
@@ -5,19 +7,16 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // Cluster identifies a cluster.
-type Cluster struct {
-	UID    string // of the namespace kube-system; "" if it may not be read
-	Server string // the API server's address
-}
+type Cluster = records.Cluster
 
-// isOf reports whether a state of cluster was may be used with c.
-func (c Cluster) isOf(was Cluster) bool {
+// isSame reports whether a state of cluster was may be used with c.
+func isSame(c, was Cluster) bool {
 	if c.UID != "" && was.UID != "" {
 		return c.UID == was.UID
 	}
@@ -34,18 +33,18 @@ func (s *Store) Bind(c Cluster) error {
 	if d := s.db.Load(); d != nil {
 		var read *Cluster
 		err := d.read(s.opts.limits.read, func(db pebble.Reader) error {
-			text, ok, err := get(db, clusterKey)
+			text, ok, err := get(db, records.ClusterKey)
 			if err != nil || !ok {
 				return err
 			}
-			found, err := readCluster(text)
+			found, err := records.ReadCluster(text)
 			read = &found
 			return err
 		})
 		switch {
 		case err != nil:
 			s.startOver(d, reason(err), fmt.Errorf("read the state's cluster: %w", err))
-		case read != nil && !c.isOf(*read):
+		case read != nil && !isSame(c, *read):
 			s.startOver(d, otherCluster, fmt.Errorf(
 				"it belongs to the cluster %s at %s, not to %s at %s",
 				known(read.UID), read.Server, known(c.UID), c.Server))
@@ -75,9 +74,9 @@ func known(uid string) string {
 // Informers returns the ids of all informers that have a record.
 func (s *Store) Informers() ([]string, error) {
 	var ids []string
-	err := s.all([]byte{informerPrefix}, func(value []byte, _ dictionaryOf) error {
-		i, err := readInformer(value)
-		ids = append(ids, i.id)
+	err := s.all([]byte{records.InformerPrefix}, func(value []byte, _ records.DictionaryOf) error {
+		i, err := records.ReadInformer(value)
+		ids = append(ids, i.ID)
 		return err
 	})
 	if err != nil {
@@ -89,8 +88,8 @@ func (s *Store) Informers() ([]string, error) {
 // Rules returns the rules on disk, by name. Call it before recording anything.
 func (s *Store) Rules() ([]RuleMemory, error) {
 	var rules []RuleMemory
-	err := s.all([]byte{rulePrefix}, func(value []byte, _ dictionaryOf) error {
-		r, err := readRule(value)
+	err := s.all([]byte{records.RulePrefix}, func(value []byte, _ records.DictionaryOf) error {
+		r, err := records.ReadRule(value)
 		rules = append(rules, r)
 		return err
 	})
@@ -108,9 +107,9 @@ func (s *Store) Letters() ([]delivery.Letter, error) {
 		return nil, nil
 	}
 	var list []delivery.Letter
-	used := make(map[dictionaryID]struct{})
-	err := s.all([]byte{letterPrefix}, func(value []byte, get dictionaryOf) error {
-		l, err := readLetter(value, func(id dictionaryID) (*object.Dictionary, error) {
+	used := make(map[records.DictionaryID]struct{})
+	err := s.all([]byte{records.LetterPrefix}, func(value []byte, get records.DictionaryOf) error {
+		l, err := records.ReadLetter(value, func(id records.DictionaryID) (*object.Dictionary, error) {
 			used[id] = struct{}{}
 			return get(id)
 		})
@@ -121,7 +120,7 @@ func (s *Store) Letters() ([]delivery.Letter, error) {
 		return nil, err
 	}
 	if d := s.db.Load(); d != nil && !s.running.Load() {
-		d.dictionaries.keep(letters, used)
+		d.dictionaries.keep(records.Letters, used)
 	}
 	slices.SortStableFunc(list, func(a, b delivery.Letter) int { return a.Died.Compare(b.Died) })
 	s.know(list)
@@ -139,14 +138,14 @@ func (s *Store) know(list []delivery.Letter) {
 }
 
 // all calls f with each value whose key begins with prefix.
-func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error) error {
+func (s *Store) all(prefix []byte, f func(value []byte, get records.DictionaryOf) error) error {
 	d := s.db.Load()
 	if d == nil {
 		return nil
 	}
 	s.settleSoon(s.opts.limits.load)
 	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
-		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+		dictionary := func(id records.DictionaryID) (*object.Dictionary, error) {
 			return d.dictionaries.get(db, id)
 		}
 		return scan(db, prefix, prefix, func(key []byte, it *pebble.Iterator) (bool, error) {
@@ -212,7 +211,7 @@ func (s *Store) forget() {
 		l.forget()
 	}
 	s.buried = make(map[string]struct{})
-	s.records, s.dropping = newRecords(), nil
+	s.storeRecords, s.dropping = newStoreRecords(), nil
 	s.unwritten.take()
 	if s.cluster = s.bound; s.cluster != nil {
 		s.unwritten.records.Add(1)

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/state/records"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -49,7 +49,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	older := wantLetter
 	older.ID, older.Died = "z", now
-	want := []laneRecord{
+	want := []records.Delivery{
 		{Value: delivery.Delivery{
 			Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"x":"` + strings.Repeat("long", 200) + `"}`),
 			Stale: true, Undecided: true, Attempts: 1, Failures: 2, Backoff: 3, Losses: 4,
@@ -71,12 +71,12 @@ func TestRoundTrip(t *testing.T) {
 		lane.Delete(7, key("a"))
 		s.PutRule(rule)
 		s.PutRule(RuleMemory{Name: "dropped"})
-		s.PutNote(Note{"dropped", "a", []byte("gone")})
+		s.PutNote(Note{Rule: "dropped", Name: "a", Value: []byte("gone")})
 		s.DropRule("dropped")
-		s.PutNote(Note{"dropped", "b", []byte("of a rule that came after it")})
-		s.PutNote(Note{"r", "a", []byte("old")})
-		s.PutNote(Note{"r", "a", []byte("new")})
-		s.PutNote(Note{"r", "c", []byte("gone")})
+		s.PutNote(Note{Rule: "dropped", Name: "b", Value: []byte("of a rule that came after it")})
+		s.PutNote(Note{Rule: "r", Name: "a", Value: []byte("old")})
+		s.PutNote(Note{Rule: "r", Name: "a", Value: []byte("new")})
+		s.PutNote(Note{Rule: "r", Name: "c", Value: []byte("gone")})
 		s.DeleteNote("r", "c")
 		s.PutLetter(wantLetter)
 		s.PutLetter(older)
@@ -114,7 +114,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	notes, err := s.Notes()
 	slices.SortFunc(notes, func(a, b Note) int { return strings.Compare(a.Rule, b.Rule) })
-	wantNotes := []Note{{"dropped", "b", []byte("of a rule that came after it")}, {"r", "a", []byte("new")}}
+	wantNotes := []Note{{Rule: "dropped", Name: "b", Value: []byte("of a rule that came after it")}, {Rule: "r", Name: "a", Value: []byte("new")}}
 	if diff := cmp.Diff(wantNotes, notes); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -137,7 +137,7 @@ func TestLoadOfALaneIsBounded(t *testing.T) {
 	s.recorded(func() {
 		for n := range uint64(20) {
 			name := fmt.Sprint("k", n%2)
-			lane.Put(n+1, key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, int(n), strings.Repeat("x", 1000))}}})
+			lane.Put(n+1, key(name), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, int(n), strings.Repeat("x", 1000))}}})
 		}
 	})
 	s.written()
@@ -174,12 +174,12 @@ func TestLoadOfALaneIsBounded(t *testing.T) {
 
 func TestDroppedLanesAreGone(t *testing.T) {
 	s := run(t, open(t, t.TempDir(), Options{FlushEvery: 5 * time.Millisecond}))
-	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
+	d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	old := s.Lane("r", LaneOptions{})
 	s.recorded(func() {
 		s.PutRule(RuleMemory{Name: "r"})
 		old.Put(1, key("a"), d)
-		old.Put(2, key("b"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "b", 1, "")}}})
+		old.Put(2, key("b"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "b", 1, "")}}})
 		s.Objects("i", ObjectsOptions{}).Put(d.Value.Delta.Object, nil)
 	})
 	s.written()
@@ -246,12 +246,12 @@ func TestClusters(t *testing.T) {
 		was, is Cluster
 		same    bool
 	}{
-		{Cluster{"u", "a"}, Cluster{"u", "b"}, true},
-		{Cluster{"u", "a"}, Cluster{"v", "a"}, false},
-		{Cluster{"", "a"}, Cluster{"v", "a"}, true},
-		{Cluster{"u", "a"}, Cluster{"", "a"}, true},
-		{Cluster{"u", "a"}, Cluster{"", "b"}, false},
-		{Cluster{"", "a"}, Cluster{"", "b"}, false},
+		{Cluster{UID: "u", Server: "a"}, Cluster{UID: "u", Server: "b"}, true},
+		{Cluster{UID: "u", Server: "a"}, Cluster{UID: "v", Server: "a"}, false},
+		{Cluster{UID: "", Server: "a"}, Cluster{UID: "v", Server: "a"}, true},
+		{Cluster{UID: "u", Server: "a"}, Cluster{UID: "", Server: "a"}, true},
+		{Cluster{UID: "u", Server: "a"}, Cluster{UID: "", Server: "b"}, false},
+		{Cluster{UID: "", Server: "a"}, Cluster{UID: "", Server: "b"}, false},
 	} {
 		dir := t.TempDir()
 		s := open(t, dir, Options{})
@@ -295,7 +295,7 @@ func TestSecretsAreNotWritten(t *testing.T) {
 			i.Put(o, []string{"r"})
 			d := delta.Delta{Type: delta.Updated, Object: o, Old: obj(t, name, n-1, secret+coded)}
 			text := json.RawMessage(`"` + secret + coded + `"`)
-			lane.Put(uint64(n+1), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: text, Answer: delivery.Recorded(text)}})
+			lane.Put(uint64(n+1), key(name), records.Delivery{Value: delivery.Delivery{Delta: d, Payload: text, Answer: delivery.Recorded(text)}})
 			s.PutLetter(delivery.Letter{ID: name, Delta: d, Key: key(name), Reason: secret, Payload: json.RawMessage(`"` + coded + `"`), Resource: handler.Resource{Version: "v1", Resource: "secrets"}})
 		}
 	})
@@ -348,7 +348,7 @@ func TestAcknowledgedBeforeTheFlush(t *testing.T) {
 	if _, err := lane.Keys(); err != nil {
 		t.Fatal(err)
 	}
-	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
+	d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	n := uint64(0)
 	allocated := testing.AllocsPerRun(100, func() {
 		n++

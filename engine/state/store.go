@@ -1,7 +1,8 @@
+// The Store, its options and its status.
+
 package state
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"slices"
@@ -10,9 +11,11 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"k8s.io/utils/clock"
-
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
+	"k8s.io/utils/clock"
 )
 
 // DefaultFlushEvery is how often a Store writes unless [Options] say otherwise. MaxFlushEvery is
@@ -61,7 +64,7 @@ type Options struct {
 
 	limits limits
 	disk   vfs.FS                              // nil means the operating system's
-	lock   func(dir string) (io.Closer, error) // nil means lockDir
+	lock   func(dir string) (io.Closer, error) // nil means disk.Lock
 }
 
 // limits holds what tests lower.
@@ -99,10 +102,10 @@ func (o Options) withDefaults() Options {
 		o.disk, o.lock = o.Memory.files, o.Memory.lock
 	}
 	if o.disk == nil {
-		o.disk = privateFS{vfs.Default}
+		o.disk = disk.Private{FS: vfs.Default}
 	}
 	if o.lock == nil {
-		o.lock = lockDir
+		o.lock = disk.Lock
 	}
 	l := &o.limits
 	l.pause = or(l.pause, 50*time.Millisecond)
@@ -123,7 +126,7 @@ func (o Options) withDefaults() Options {
 		l.log = maxLog
 	}
 	if l.part == 0 {
-		l.part = maxPart
+		l.part = log.MaxPart
 	}
 	return o
 }
@@ -135,50 +138,29 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	dir    string
 	opts   Options
+	opener opener
 	health *health
-
-	opening sync.Mutex // held while the store is opened or set aside; guards lock and doomed
-	lock    io.Closer
-	doomed  string // why to set aside what is on disk before the first write; "" means keep it
 
 	// db is nil if nothing could be opened yet; what is on disk then does not count. The database
 	// may be open for reading only.
 	db      atomic.Pointer[database]
-	isNew   atomic.Bool // no process has had a store in dir before this one
 	running atomic.Bool
 	broken  atomic.Bool // nothing more is recorded or written
 
 	// cut turns a change of several records into one cut. A goroutine that records holds it for
 	// reading, only to change maps. The writer holds it for writing while it exchanges the maps.
-	cut       sync.RWMutex
-	number    uint64        // of the cut that is being recorded; guarded by cut
-	stirred   atomic.Bool   // the goroutine that appends knows that something was recorded
-	last      atomic.Uint64 // the last cut in which anything was recorded
-	unwritten tally
-	inFlight  tally // on its way to the log
-	unsynced  tally // in the log, not yet on disk
-	syncing   tally // on its way to the disk
+	cut    sync.RWMutex
+	number uint64 // of the cut that is being recorded; guarded by cut
 
-	started mark // is 1 once Run has begun
-	logged  mark // the log has these cuts
-	synced  mark // the disk has them, too
-	settled mark // the store has them, too
+	backlog  // what is recorded and not on disk yet
+	progress // how far the cuts have come, and who waits for them
 
-	wake         signal      // to append at once
-	stir         signal      // to append soon
-	wakeSync     signal      // to sync at once
-	wantsSettled atomic.Bool // to give the store what the log has
-	// isLate says that the log does not take records promptly, so that no event waits for it.
-	isLate atomic.Bool
-
-	mu        sync.Mutex // guards the fields below
-	informers map[string]*Objects
-	lanes     map[string]*Lane
-	records              // records of no informer and no lane
-	dropping  []dropping // owners that logs drop, and the store still has
-	bound     *Cluster   // set by Bind
-	setAside  []string
-	lastAside time.Time
+	mu           sync.Mutex // guards the fields below
+	informers    map[string]*Objects
+	lanes        map[string]*Lane
+	storeRecords            // records of no informer and no lane
+	dropping     []dropping // owners that logs drop, and the store still has
+	bound        *Cluster   // set by Bind
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
@@ -186,36 +168,26 @@ type Store struct {
 
 // dropping is an owner that a log drops.
 type dropping struct {
-	owner owner
+	owner records.Owner
 	log   uint64
 }
 
 // records are the records of the store as a whole. A nil value means that the rule, note or letter
 // is gone.
-type records struct {
-	dropped []owner // owners whose records are all removed before anything else is written
+type storeRecords struct {
+	dropped []records.Owner // owners whose records are all removed before anything else is written
 	rules   map[string]*RuleMemory
-	notes   map[noteID][]byte
+	notes   map[records.NoteID][]byte
 	letters map[string]*delivery.Letter
 	cluster *Cluster
 }
 
-func newRecords() records {
-	return records{
-		rules: make(map[string]*RuleMemory), notes: make(map[noteID][]byte),
+func newStoreRecords() storeRecords {
+	return storeRecords{
+		rules: make(map[string]*RuleMemory), notes: make(map[records.NoteID][]byte),
 		letters: make(map[string]*delivery.Letter),
 	}
 }
-
-// tally counts records and, roughly, their bytes.
-type tally struct{ records, bytes atomic.Int64 }
-
-func (t *tally) add(records, bytes int64) {
-	t.records.Add(records)
-	t.bytes.Add(bytes)
-}
-
-func (t *tally) take() (records, bytes int64) { return t.records.Swap(0), t.bytes.Swap(0) }
 
 // Begin begins a change: everything that is recorded until End belongs to one cut. Any number of
 // goroutines may be between the two, only to record: they must not evaluate, log or wait there. A
@@ -239,23 +211,11 @@ func (s *Store) End() {
 // Await returns when the operating system has a cut, and all before it: then they survive the end
 // of the process. It waits a tenth of a second at most, and not at all while the disk is so slow
 // that an earlier call did wait that long. Do not call Await between Begin and End.
-func (s *Store) Await(cut uint64) {
-	if s.logged.has(cut) || s.isLate.Load() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), promptly)
-	defer cancel()
-	if s.logged.await(ctx, cut, s.wake.send) != nil {
-		s.isLate.Store(true)
-		if s.logged.has(cut) { // append may have reset isLate just before
-			s.isLate.Store(false)
-		}
-	}
-}
+func (s *Store) Await(cut uint64) { s.awaitLogged(cut) }
 
 // IsNew reports whether this process made the store. Then no other process can have delivered
 // anything from it.
-func (s *Store) IsNew() bool { return s.isNew.Load() }
+func (s *Store) IsNew() bool { return s.opener.isNew.Load() }
 
 // Pace waits while more than about 32 MiB of records wait for the disk. Call it before recording
 // something that the API server can hold back, outside of Begin and End. Then the disk has room for
@@ -269,16 +229,7 @@ func (s *Store) Pace() {
 }
 
 // RuleMemory is the record of a rule besides its deliveries.
-type RuleMemory struct {
-	// ID is the name by which the state finds what it has of the rule: the first that the rule had.
-	ID       string
-	Name     string
-	Former   []delivery.Former // the names that ids of waiting deliveries begin with, the oldest first
-	Resource string            // of the rule's objects
-	// Seen is the rule's where when it last saw an informer's objects, by the informer's id.
-	Seen   map[string]string
-	Paused bool
-}
+type RuleMemory = records.Rule
 
 // PutRule records a rule. It replaces one with the same ID. Call it between Begin and End.
 func (s *Store) PutRule(r RuleMemory) {
@@ -308,10 +259,10 @@ func (s *Store) DropRule(name string) {
 		s.unwritten.records.Add(1)
 	}
 	s.rules[name] = nil
-	lane := newOwner(deliveryPrefix, name)
-	s.dropped = append(s.dropped, lane, newOwner(notePrefix, name))
+	lane := records.NewOwner(records.DeliveryPrefix, name)
+	s.dropped = append(s.dropped, lane, records.NewOwner(records.NotePrefix, name))
 	for id := range s.notes {
-		if id.rule == name {
+		if id.Rule == name {
 			s.unwritten.add(-1, -int64(len(s.notes[id])))
 			delete(s.notes, id)
 		}
@@ -331,7 +282,7 @@ func (s *Store) DropInformer(id string) {
 	if s.broken.Load() {
 		return
 	}
-	s.dropped = append(s.dropped, newOwner(objectPrefix, id))
+	s.dropped = append(s.dropped, records.NewOwner(records.ObjectPrefix, id))
 	s.unwritten.records.Add(1)
 	if i := s.informers[id]; i != nil {
 		i.dropped.Store(true)
@@ -341,7 +292,7 @@ func (s *Store) DropInformer(id string) {
 
 // hides returns whether the records of an owner that the store has do not count, because they are
 // about to be removed. It first gives the store what the log has, for at most a time.
-func (s *Store) hides(o owner, limit time.Duration) bool {
+func (s *Store) hides(o records.Owner, limit time.Duration) bool {
 	s.mu.Lock()
 	isDropped := slices.Contains(s.dropped, o)
 	s.mu.Unlock()
@@ -353,7 +304,7 @@ func (s *Store) hides(o owner, limit time.Duration) bool {
 }
 
 // isDropped reports whether the records of an owner on disk are about to be removed.
-func (s *Store) isDropped(o owner) bool {
+func (s *Store) isDropped(o records.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.dropped, o) ||
@@ -375,9 +326,7 @@ type Status struct {
 
 // Status returns the store's status. It does not wait.
 func (s *Store) Status() Status {
-	s.mu.Lock()
-	aside, last := append([]string(nil), s.setAside...), s.lastAside
-	s.mu.Unlock()
+	aside, last := s.opener.aside()
 	status := Status{
 		Dir:            s.dir,
 		Unwritten:      int(s.unwrittenRecords()),
@@ -391,21 +340,3 @@ func (s *Store) Status() Status {
 
 // IsWritten reports, once Run has returned, whether the next start has everything that was recorded.
 func (s *Store) IsWritten() bool { return !s.broken.Load() && s.unwrittenRecords() == 0 }
-
-func (s *Store) unwrittenRecords() (sum int64) {
-	for _, t := range s.tallies() {
-		sum += t.records.Load()
-	}
-	return max(0, sum)
-}
-
-func (s *Store) unwrittenBytes() (sum int64) {
-	for _, t := range s.tallies() {
-		sum += t.bytes.Load()
-	}
-	return max(0, sum)
-}
-
-func (s *Store) tallies() []*tally {
-	return []*tally{&s.unwritten, &s.inFlight, &s.unsynced, &s.syncing}
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // tmpfs mounts a small real disk.
@@ -92,7 +93,7 @@ func TestStartOnARealReadOnlyDisk(t *testing.T) {
 			l := live(t, open(t, state, Options{FlushEvery: 5 * time.Millisecond}))
 			l.record(100)
 			l.recorded(func() {
-				l.lane.Put(1000, key("w"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "w", 1, "")}}})
+				l.lane.Put(1000, key("w"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "w", 1, "")}}})
 			})
 			l.stop()
 			heal := fall(t, dir)

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +16,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/disk"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // life is a store whose content the test knows.
@@ -55,7 +55,7 @@ func (l *life) record(changes int) {
 			o := obj(l.t, name, l.n, strings.Repeat("text", 200))
 			l.i.Put(o, nil)
 			l.i.Version(o.ResourceVersion())
-			l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
+			l.lane.Put(uint64(l.n), key(name), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 			l.lane.Delete(uint64(l.n), key(name))
 			l.want[name] = o.ResourceVersion()
 		})
@@ -104,15 +104,15 @@ func TestSickDisk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			memory := vfs.NewMem()
-			disk := newSickFS(memory)
+			files := newSickFS(memory)
 			var log journal
-			o := onMemory(disk)
+			o := onMemory(files)
 			o.limits.patience = time.Second // a busy machine must not pass for a disk that hangs
 			o.Logger = log.logger()
 			l := live(t, open(t, "/state", o))
 			l.record(100)
 			l.written()
-			c.fall(disk)
+			c.fall(files)
 			if c.durable {
 				for range 20 {
 					l.record(20)
@@ -131,69 +131,20 @@ func TestSickDisk(t *testing.T) {
 				if log.count("NOT durable") != 1 || log.count("durable again") != 0 {
 					t.Errorf("logged %s", log.text())
 				}
-				disk.heal()
+				files.heal()
 				l.written()
 				eventually(t, "its end is logged", func() bool { return log.count("durable again") > 0 })
 				if log.count("durable again") != 1 || !l.lane.Room(1) {
 					t.Errorf("logged %s", log.text())
 				}
 			}
-			disk.heal()
+			files.heal()
 			l.record(10)
 			l.stop()
 			again := open(t, "/state", onMemory(memory))
 			defer closed(t, again)
 			l.found(t, again)
 		})
-	}
-}
-
-// lyingFile loses unsynced writes when a sync fails, and reports that the next sync succeeded.
-// Linux does the same.
-type lyingFile struct {
-	vfs.File
-	good, now []byte
-	fail      func() bool
-}
-
-func (f *lyingFile) WriteAt(p []byte, offset int64) (int, error) {
-	if end := int(offset) + len(p); end > len(f.now) {
-		f.now = append(f.now, make([]byte, end-len(f.now))...)
-	}
-	return copy(f.now[offset:], p), nil
-}
-
-func (f *lyingFile) Sync() error {
-	if f.fail() {
-		f.now = append(make([]byte, 0, len(f.now)), f.good...)
-		return syscall.EIO
-	}
-	f.good = bytes.Clone(f.now)
-	return nil
-}
-
-func TestFailedSyncsAreNotBelieved(t *testing.T) {
-	long(t)
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 40 {
-		disk := &lyingFile{fail: func() bool { return r.IntN(2) == 0 }}
-		f := &patientFile{File: disk, fs: &patientFS{}, name: "f"}
-		var want []byte
-		for range r.IntN(10) {
-			for range r.IntN(4) {
-				p := bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(300<<10))
-				want = append(want, p...)
-				if n, err := f.Write(p); n != len(p) || err != nil {
-					t.Fatal(n, err)
-				}
-			}
-			if err := f.Sync(); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(disk.good, want) {
-				t.Fatalf("the disk holds %d bytes, but %d were written", len(disk.good), len(want))
-			}
-		}
 	}
 }
 
@@ -207,14 +158,14 @@ func TestStartOnASickDisk(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " with a state: ", before), func(t *testing.T) {
 				memory := vfs.NewMem()
-				disk := newSickFS(memory)
+				files := newSickFS(memory)
 				if before {
 					s := open(t, "/state", onMemory(memory))
 					s.recorded(func() { s.Objects("i", ObjectsOptions{}).Put(obj(t, "old", 1, ""), nil) })
 					closed(t, s)
 				}
-				fall(disk)
-				o := onMemory(disk)
+				fall(files)
+				o := onMemory(files)
 				if name == "hanging" {
 					o.limits.opening = 200 * time.Millisecond
 				}
@@ -234,7 +185,7 @@ func TestStartOnASickDisk(t *testing.T) {
 				if status := s.Status(); status.Unwritten != 52 || l.lane.Room(1) {
 					t.Errorf("%+v", status)
 				}
-				disk.heal()
+				files.heal()
 				l.written()
 				// An attempt that hung may still have made a store.
 				if aside := l.Status().SetAside; (len(aside) == 1) != before && name != "hanging" {
@@ -253,7 +204,7 @@ func TestStartOnASickDisk(t *testing.T) {
 func TestShutdownWithASickDisk(t *testing.T) {
 	const lost, late = "the last records of the state could not be written", "the next start does that"
 	const full = "no space left on device"
-	fills := func(disk *sickFS) { disk.fall(failing(syscall.ENOSPC)) }
+	fills := func(files *sickFS) { files.fall(failing(syscall.ENOSPC)) }
 	for _, c := range []struct {
 		sicken  func(*sickFS)
 		records int    // recorded once the disk is sick
@@ -264,15 +215,15 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		{fills, 10, lost, full}, {fills, 0, late, full},
 	} {
 		memory := vfs.NewMem()
-		disk := newSickFS(memory)
+		files := newSickFS(memory)
 		var log journal
-		o := onMemory(disk)
+		o := onMemory(files)
 		o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
 		l := live(t, open(t, "/state", o))
 		l.record(10)
 		l.written()
 		eventually(t, "everything is on disk", func() bool { return l.Status().Unwritten == 0 })
-		c.sicken(disk)
+		c.sicken(files)
 		if c.records > 0 {
 			l.record(c.records)
 		}
@@ -283,7 +234,7 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		if is := l.IsWritten(); is != (c.records == 0) {
 			t.Errorf("%d records: written: %v", c.records, is)
 		}
-		disk.heal() // goroutines that wait for the disk end now, or goleak reports them
+		files.heal() // goroutines that wait for the disk end now, or goleak reports them
 		eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 		again := open(t, "/state", onMemory(memory))
 		l.found(t, again)
@@ -306,26 +257,26 @@ func TestABrokenStoreStaysInTrouble(t *testing.T) {
 // A store that breaks while the disk hangs cannot mark itself, but says why, and delays the stop no
 // longer.
 func TestShutdownOfABrokenStoreOnADiskThatHangs(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
+	files := newSickFS(vfs.NewMem())
 	var log journal
-	o := onMemory(disk)
+	o := onMemory(files)
 	o.Logger, o.limits.grace = log.logger(), 300*time.Millisecond
 	l := live(t, open(t, "/state", o))
 	l.record(10)
 	l.written()
-	disk.hang()
+	files.hang()
 	l.db.Load().fail.report(errors.New("a block is damaged"))
 	eventually(t, "it says why", func() bool { return log.count("a block is damaged") > 0 })
 	l.stop() // must return
-	disk.heal()
+	files.heal()
 	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 }
 
 func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	disk.fall(failing(syscall.EROFS))
+	files := newSickFS(vfs.NewMem())
+	files.fall(failing(syscall.EROFS))
 	var log journal
-	o := onMemory(disk)
+	o := onMemory(files)
 	o.Logger = log.logger()
 	l := live(t, open(t, "/state", o))
 	l.record(1)
@@ -346,11 +297,11 @@ func TestReadsAreBoundedInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.recorded(func() {
-		lane.Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+		lane.Put(1, key("a"), records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 	})
 	s.written()
 	d := s.db.Load()
-	if err := d.read(time.Millisecond, func(pebble.Reader) error { <-release; return nil }); err != errHangs {
+	if err := d.read(time.Millisecond, func(pebble.Reader) error { <-release; return nil }); err != disk.ErrHangs {
 		t.Errorf("error %v", err)
 	}
 	for range maxReads - 1 {

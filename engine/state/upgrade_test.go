@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A store from before there were logs, whose process was killed, is read whole: Pebble had a log of
@@ -22,22 +23,22 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 	}
 	b := db.NewBatch()
 	for _, err := range []error{
-		b.Delete(progressKey, nil),
-		b.Set(formatKey, binary.AppendUvarint([]byte(formatMark), logless), nil),
-		b.Set(ruleKey("r"), appendRule(nil, &RuleMemory{Name: "r", Resource: "of the killed process"}), nil),
+		b.Delete(records.ProgressKey, nil),
+		b.Set(records.FormatKey, binary.AppendUvarint([]byte(records.FormatMark), records.Logless), nil),
+		b.Set(records.RuleKey("r"), records.AppendRule(nil, &RuleMemory{Name: "r", Resource: "of the killed process"}), nil),
 		b.Commit(pebble.Sync),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	disk := killed(before)
+	files := killed(before)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want := "of the killed process"
 	for _, next := range []string{"in the log", "in the store", "in the next log"} {
-		s := open(t, "/state", onMemory(disk))
+		s := open(t, "/state", onMemory(files))
 		rules, err := s.Rules()
 		if err != nil || len(rules) != 1 || rules[0].Resource != want {
 			t.Errorf("%v, %v; want %s", rules, err, want)
@@ -52,11 +53,11 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		was := disk
-		disk = killed(was)
+		was := files
+		files = killed(was)
 		closed(t, s)
 	}
-	s = open(t, "/state", onMemory(disk))
+	s = open(t, "/state", onMemory(files))
 	defer closed(t, s)
 	if rules, err := s.Rules(); err != nil || len(rules) != 1 || rules[0].Resource != want {
 		t.Errorf("%v, %v; want %s", rules, err, want)
@@ -64,6 +65,6 @@ func TestKilledStoreWithoutLogs(t *testing.T) {
 }
 
 // killed returns what a process leaves on a disk that ends now, at one moment for all files.
-func killed(disk *vfs.MemFS) *vfs.MemFS {
-	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
+func killed(files *vfs.MemFS) *vfs.MemFS {
+	return files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }

@@ -1,3 +1,5 @@
+// Versions of the format and of informd: what an older or newer one is told.
+
 package state
 
 import (
@@ -39,8 +41,8 @@ const writerName = "WRITER"
 const maxWriter = 128
 
 // writerOf returns which version of informd wrote a store, or "".
-func writerOf(disk vfs.FS, store string) string {
-	f, err := disk.Open(disk.PathJoin(store, writerName))
+func writerOf(files vfs.FS, store string) string {
+	f, err := files.Open(files.PathJoin(store, writerName))
 	if err != nil {
 		return ""
 	}
@@ -55,11 +57,11 @@ func writerOf(disk vfs.FS, store string) string {
 }
 
 // signStore notes that this version of informd writes a store from now on.
-func signStore(disk vfs.FS, store, version string) {
-	if version == "" || writerOf(disk, store) == version {
+func signStore(files vfs.FS, store, version string) {
+	if version == "" || writerOf(files, store) == version {
 		return
 	}
-	f, err := disk.Create(disk.PathJoin(store, writerName), vfs.WriteCategoryUnspecified)
+	f, err := files.Create(files.PathJoin(store, writerName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
 	}

@@ -1,8 +1,10 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,13 +12,15 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/informd/informd/engine/state/log"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // newerStates make the state in a directory one of a newer informd.
 var newerStates = map[string]func(t *testing.T, dir string){
 	"a newer format": func(t *testing.T, dir string) {
 		meddle(t, dir, func(db *pebble.DB) error {
-			return db.Set(formatKey, formatOf(newestFormat+1), pebble.Sync)
+			return db.Set(records.FormatKey, records.FormatOf(records.NewestFormat+1), pebble.Sync)
 		})
 	},
 	"a newer Pebble": func(t *testing.T, dir string) {
@@ -31,23 +35,19 @@ var newerStates = map[string]func(t *testing.T, dir string){
 		}
 	},
 	"a newer log": func(t *testing.T, dir string) {
-		var at progress
+		var at records.Progress
 		meddle(t, dir, func(db *pebble.DB) (err error) {
-			text, _, err := get(db, progressKey)
+			text, _, err := get(db, records.ProgressKey)
 			if err == nil {
-				at, err = readProgress(text)
+				at, err = records.ReadProgress(text)
 			}
 			return err
 		})
-		l := &cutLog{path: filepath.Join(dir, storeName, logName(at.next))}
-		file, err := Options{}.withDefaults().disk.Create(l.path, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.file = file
-		f := newFrame(l)
-		f.b = append(f.b, "informd cuts 2\x00\x00"...)
-		if err := errors.Join(l.append(f, false), l.close()); err != nil {
+		payload := []byte("informd cuts 2\x00\x00")
+		frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))
+		frame = binary.BigEndian.AppendUint32(frame, crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+		path := filepath.Join(dir, storeName, log.Name(at.Next))
+		if err := os.WriteFile(path, append(frame, payload...), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -82,7 +82,7 @@ func TestStateOfANewerVersion(t *testing.T) {
 			}
 			if name != "a newer Pebble" { // which this one cannot open
 				meddle(t, dir, func(db *pebble.DB) error {
-					_, closer, err := db.Get(ruleKey("r"))
+					_, closer, err := db.Get(records.RuleKey("r"))
 					if err != nil {
 						return err
 					}
@@ -126,12 +126,12 @@ func TestNewerStateOnAReadOnlyDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Set(formatKey, formatOf(newestFormat+1), pebble.Sync), db.Close()); err != nil {
+	if err := errors.Join(db.Set(records.FormatKey, records.FormatOf(records.NewestFormat+1), pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	disk := newSickFS(memory)
-	disk.fall(failing(syscall.EROFS))
-	if _, err := Open("/state", onMemory(disk)); errors.As(err, new(*VersionError)) == false {
+	files := newSickFS(memory)
+	files.fall(failing(syscall.EROFS))
+	if _, err := Open("/state", onMemory(files)); errors.As(err, new(*VersionError)) == false {
 		t.Errorf("%v", err)
 	}
 }
@@ -142,7 +142,7 @@ func TestUpgradeIsLogged(t *testing.T) {
 	s := open(t, dir, Options{Version: "v0.1.0"})
 	closed(t, s)
 	meddle(t, dir, func(db *pebble.DB) error {
-		return errors.Join(db.Set(formatKey, formatOf(logless), pebble.Sync), db.Delete(progressKey, pebble.Sync))
+		return errors.Join(db.Set(records.FormatKey, records.FormatOf(records.Logless), pebble.Sync), db.Delete(records.ProgressKey, pebble.Sync))
 	})
 	for want := 1; want >= 0; want-- { // once
 		var log journal
@@ -154,10 +154,45 @@ func TestUpgradeIsLogged(t *testing.T) {
 		if want == 0 {
 			break
 		}
-		for _, text := range []string{"from=1", "to=2", "writtenBy=v0.1.0", "move " + filepath.Join(dir, storeName) + " away"} {
+		for _, text := range []string{"from=1", "to=4", "writtenBy=v0.1.0", "move " + filepath.Join(dir, storeName) + " away"} {
 			if log.count(text) != 1 {
 				t.Errorf("the log does not say %q: %s", text, log.text())
 			}
 		}
+	}
+}
+
+// Deltas have occasions since version 4. A store from before keeps what it has, and an informd from
+// before then refuses it.
+func TestStoreFromBeforeOccasions(t *testing.T) {
+	for _, was := range []uint64{2, 3} {
+		dir := t.TempDir()
+		s := open(t, dir, Options{})
+		s.recorded(func() { s.PutRule(RuleMemory{Name: "r", Resource: "v1/pods", Paused: true}) })
+		closed(t, s)
+		meddle(t, dir, func(db *pebble.DB) error {
+			return db.Set(records.FormatKey, records.FormatOf(was), pebble.Sync)
+		})
+		var log journal
+		s = open(t, dir, Options{Logger: log.logger()})
+		rules, err := s.Rules()
+		if err != nil || len(rules) != 1 || !rules[0].Paused {
+			t.Errorf("version %d: %+v, %v", was, rules, err)
+		}
+		closed(t, s)
+		if log.count("the format of the state was upgraded") != 1 {
+			t.Errorf("version %d: logged %s", was, log.text())
+		}
+		meddle(t, dir, func(db *pebble.DB) error {
+			text, closer, err := db.Get(records.FormatKey)
+			if err != nil {
+				return err
+			}
+			defer closer.Close()
+			if version, err := records.ReadFormat(text); version != records.FormatVersion || err != nil {
+				t.Errorf("version %d became %d, %v", was, version, err)
+			}
+			return nil
+		})
 	}
 }

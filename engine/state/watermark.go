@@ -1,3 +1,5 @@
+// Which numbers of deliveries the disk may have.
+
 package state
 
 import (

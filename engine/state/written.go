@@ -1,3 +1,5 @@
+// Waiting for what is recorded to be on disk.
+
 package state
 
 import (

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/state/records"
 )
 
 // A crash keeps everything that was recorded before Written returned nil. Written does not wait for
 // the next regular flush, and concurrent callers share writes.
 func TestWrittenSurvivesACrash(t *testing.T) {
-	disk := vfs.NewCrashableMem()
-	o := onMemory(disk)
+	files := vfs.NewCrashableMem()
+	o := onMemory(files)
 	o.FlushEvery = MaxFlushEvery
 	s := run(t, open(t, "/state", o))
 	lane := s.Lane("r", LaneOptions{})
@@ -35,7 +35,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 		all.Go(func() {
 			for n := range times {
 				name := fmt.Sprint("o", asker, "-", n)
-				d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: delivery.Recorded([]byte(`[{}]`))}}
+				d := records.Delivery{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: delivery.Recorded([]byte(`[{}]`))}}
 				s.recorded(func() {
 					mu.Lock()
 					defer mu.Unlock()
@@ -45,7 +45,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 					t.Error(err)
 				}
 				if n%10 == asker {
-					clone := disk.CrashClone(vfs.CrashCloneCfg{})
+					clone := files.CrashClone(vfs.CrashCloneCfg{})
 					mu.Lock()
 					clones[name] = clone
 					mu.Unlock()
@@ -89,13 +89,13 @@ func TestWrittenInTrouble(t *testing.T) {
 		"hanging": func(f *sickFS) { f.hang() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := newSickFS(vfs.NewMem())
-			l := live(t, open(t, "/state", onMemory(disk)))
+			files := newSickFS(vfs.NewMem())
+			l := live(t, open(t, "/state", onMemory(files)))
 			l.record(10)
 			if err := l.Written(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			fall(disk)
+			fall(files)
 			l.record(1)
 			if err := l.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
 				t.Errorf("Written on a failing disk: %v", err)
@@ -110,7 +110,7 @@ func TestWrittenInTrouble(t *testing.T) {
 			if took := time.Since(began); took > 25*quick.patience {
 				t.Errorf("50 times took %v", took)
 			}
-			disk.heal()
+			files.heal()
 			l.written()
 			l.record(1)
 			eventually(t, "Written succeeds again", func() bool { return l.Written(t.Context()) == nil })
@@ -119,20 +119,20 @@ func TestWrittenInTrouble(t *testing.T) {
 }
 
 func TestWrittenOfAReadOnlyStore(t *testing.T) {
-	disk := newSickFS(vfs.NewMem())
-	s := open(t, "/state", onMemory(disk))
+	files := newSickFS(vfs.NewMem())
+	s := open(t, "/state", onMemory(files))
 	if err := s.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
 		t.Errorf("before Run: %v", err)
 	}
 	running := run(t, s)
-	disk.hang()
+	files.hang()
 	running.recorded(func() { running.PutRule(RuleMemory{Name: "r"}) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := running.Written(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	disk.heal()
+	files.heal()
 	running.written()
 	running.breakDown(s.db.Load(), errDamaged)
 	if err := running.Written(t.Context()); !errors.Is(err, ErrNotDurable) || !strings.Contains(err.Error(), "damaged") {
@@ -140,8 +140,8 @@ func TestWrittenOfAReadOnlyStore(t *testing.T) {
 	}
 	running.stop()
 
-	disk.fall(failing(syscall.EROFS))
-	reading := run(t, open(t, "/state", onMemory(disk)))
+	files.fall(failing(syscall.EROFS))
+	reading := run(t, open(t, "/state", onMemory(files)))
 	if err := reading.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
 		t.Errorf("read-only: %v", err)
 	}

@@ -9,8 +9,6 @@ package trail
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +77,11 @@ const (
 	Tried
 	// Idle means that the rule had no action to perform: each if was false, or its forEach empty.
 	Idle
+	// Unchanged means that the rule's own actions changed nothing: all was already as they ask.
+	Unchanged
+	// Vanished means that the rule's own actions changed nothing: an object that one of them is about
+	// is gone.
+	Vanished
 )
 
 var names = map[Verdict]string{
@@ -88,6 +91,7 @@ var names = map[Verdict]string{
 	Sent: "sent", Done: "done", Retried: "retry", Lost: "lost", Rejected: "reject", Dead: "dead",
 	Cancelled: "cancelled", Unmade: "unmade", Outdated: "outdated",
 	Acts: "acts", Acted: "acted", Pruned: "pruned", Tried: "tried", Idle: "idle",
+	Unchanged: "unchanged", Vanished: "gone",
 }
 
 // String returns the name that users see in JSON.
@@ -102,8 +106,10 @@ type Entry struct {
 	Key     delta.Key
 	UID     string
 	Version string // the object's resourceVersion
-	Round   int64  // see delta.Delta
+	Round   int64  // see delta.Delta, as for Occasion
 	Numbers
+
+	Occasion uint32
 }
 
 // Numbers are the part of an Entry that attempts alone have.
@@ -111,17 +117,17 @@ type Numbers struct {
 	Rule     string // the name of the rule with which the event's id begins
 	Attempt  int
 	Duration time.Duration // of the attempt; 0 if it has just begun
-	Latency  time.Duration // since the change was selected
+	Latency  time.Duration // since the first change that the event includes was selected
+	// Reason says why the attempt failed, if it did and comes again, in at most 256 bytes.
+	// IsConfidential says that it may quote a Secret.
+	Reason         string
+	IsConfidential bool
 }
 
 // ID returns the id of the event under a rule, as delta.Delta does. An attempt has the id that it had
 // before the rule was renamed.
 func (e *Entry) ID(rule string) string {
-	parts := []string{cmp.Or(e.Rule, rule), e.UID, e.Type.String(), e.Version}
-	if e.Type == delta.Synced && e.Round != 0 {
-		parts = append(parts, strconv.FormatInt(e.Round, 10))
-	}
-	return strings.Join(parts, "/")
+	return delta.ID(cmp.Or(e.Rule, rule), e.UID, e.Version, e.Type, e.Occasion, e.Round)
 }
 
 // Counter numbers the entries of several Trails.
@@ -152,6 +158,8 @@ type record struct {
 	round   int64
 	verdict Verdict
 	kind    delta.Type
+
+	occasion uint32
 }
 
 // A Trail has room for firstRoom entries at first, because of many rules most are quiet, and for
@@ -207,7 +215,7 @@ func (t *Trail) add(d delta.Delta, v Verdict, at time.Time) (place int) {
 	}
 	t.ring[place] = record{
 		number: t.counter.last.Add(1), at: at.UnixNano(), object: d.Object.ID, round: d.Round,
-		verdict: v, kind: d.Type,
+		verdict: v, kind: d.Type, occasion: d.Occasion,
 	}
 	return place
 }
@@ -219,6 +227,7 @@ func (t *Trail) entry(place int) Entry {
 		Number: r.number, At: time.Unix(0, r.at), Verdict: r.verdict, Type: r.kind,
 		Key: delta.Key{Namespace: r.object.Namespace(), Name: r.object.Name()},
 		UID: r.object.UID(), Version: r.object.ResourceVersion(), Round: r.round,
+		Occasion: r.occasion,
 	}
 	if place < len(t.numbers) {
 		e.Numbers = t.numbers[place]

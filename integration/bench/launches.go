@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/informd/informd/internal/procfs"
 	"github.com/informd/informd/plugins/host"
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )
@@ -60,14 +61,10 @@ func (l *launches) weighShims(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	below, err := processes()
-	if err != nil {
-		return err
-	}
-	for _, shim := range below[d.pid()] {
-		if len(below[shim.pid]) > 0 { // it has a handler
-			private := numberIn(shim.pid, "smaps_rollup", "Private_Clean") +
-				numberIn(shim.pid, "smaps_rollup", "Private_Dirty")
+	for _, shim := range procfs.Below(d.pid()) {
+		if shim.Parent == d.pid() && len(procfs.Below(shim.PID)) > 0 { // it has a handler
+			private := numberIn(shim.PID, "smaps_rollup", "Private_Clean") +
+				numberIn(shim.PID, "smaps_rollup", "Private_Dirty")
 			l.shims = append(l.shims, float64(private))
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -126,12 +127,8 @@ func (c *crashing) killHandler() {
 func (c *crashing) awaitGone(pids []int) {
 	c.t.Helper()
 	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(time.Millisecond) {
-		gone := true
-		for _, pid := range pids {
-			fields, err := harness.ProcessStat(pid)
-			gone = gone && (err != nil || fields[0] == "Z")
-		}
-		if gone {
+		isAlive := func(pid int) bool { return !harness.HasEnded(pid) }
+		if !slices.ContainsFunc(pids, isAlive) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/serve"
 )
 
 // badHandlerCommand, as the first argument, makes the test binary a handler that behaves as the
@@ -30,20 +31,18 @@ type badHandler struct {
 
 func serveBadHandler(vice string) {
 	h := &badHandler{vice: vice}
-	versions := handlerpb.ProtocolVersion
+	handshake := serve.Handshake
 	if vice == "speaks-other-version" {
-		versions = 99
+		handshake.ProtocolVersion = 99
 	}
 	if vice == "does-not-end" {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	}
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: plugin.HandshakeConfig{
-			MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue, ProtocolVersion: uint(versions),
-		},
-		VersionedPlugins: map[int]plugin.PluginSet{versions: {handlerpb.PluginName: h}},
-		GRPCServer:       plugin.DefaultGRPCServer,
-		Logger:           hclog.NewNullLogger(),
+		HandshakeConfig: handshake,
+		Plugins:         plugin.PluginSet{handlerpb.PluginName: h},
+		GRPCServer:      plugin.DefaultGRPCServer,
+		Logger:          hclog.NewNullLogger(),
 	})
 	if vice == "does-not-end" {
 		time.Sleep(24 * time.Hour)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/informd/informd/integration/harness"
+	"github.com/informd/informd/internal/procfs"
 )
 
 // A process of the daemon's user can kill its shim. What is left of its handler becomes the
@@ -54,7 +55,7 @@ kill -9 "$shim"`
 		t.Fatal(err)
 	}
 	s.Poll("the daemon to reap the fugitive", func() bool {
-		_, err := harness.ProcessStat(pid)
+		_, err := procfs.Read(pid)
 		return err != nil
 	})
 	s.Stop()

@@ -27,12 +27,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	s.Tempt(true)
 	s.Stub.Update(harness.WidgetResource, 1)
 	s.Poll("a handler to be stopped", func() bool {
-		for _, pid := range s.Playing("victim", "freezes") {
-			if fields, err := harness.ProcessStat(pid); err == nil && fields[0] == "T" {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(s.Playing("victim", "freezes"), harness.IsStopped)
 	})
 	// The daemon; the family and its four; the frozen one; and the busy one with two commands, each
 	// a shell and two sleeps.
@@ -45,7 +40,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	left := func() (left []int) {
 		left = harness.Marked(variable + "=" + mark)
 		for _, pid := range below {
-			if fields, err := harness.ProcessStat(pid); err == nil && fields[0] != "Z" && !slices.Contains(left, pid) {
+			if !harness.HasEnded(pid) && !slices.Contains(left, pid) {
 				left = append(left, pid)
 			}
 		}

@@ -187,11 +187,7 @@ func TestReloadOfFailingHandlers(t *testing.T) {
 	s.AwaitState("refuses", "refused")
 	s.Poll("a handler to hang", func() bool {
 		pids := s.Playing("victim", "freezes")
-		if len(pids) != 1 {
-			return false
-		}
-		fields, err := harness.ProcessStat(pids[0])
-		return err == nil && fields[0] == "T"
+		return len(pids) == 1 && harness.IsStopped(pids[0])
 	})
 	s.Poll("a long pause", func() bool { return time.Until(s.StatusOf("absent").Next) > 5*time.Second })
 

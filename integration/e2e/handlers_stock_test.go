@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -11,34 +9,19 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
 
 	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/serve"
 )
-
-// stockPlugin is how a host that uses go-plugin as it comes reaches a handler.
-type stockPlugin struct{ plugin.NetRPCUnsupportedPlugin }
-
-func (stockPlugin) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("a client serves nothing")
-}
-
-func (stockPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return handlerpb.NewHandlerClient(conn), nil
-}
 
 // Under a host that passes on no standard output, log refuses to write there: every event would be
 // done, and nobody would see it.
 func TestLogUnderAnotherHost(t *testing.T) {
 	t.Parallel()
 	c := plugin.NewClient(&plugin.ClientConfig{
-		HandshakeConfig: plugin.HandshakeConfig{
-			MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue,
-		},
-		VersionedPlugins: map[int]plugin.PluginSet{
-			handlerpb.ProtocolVersion: {handlerpb.PluginName: stockPlugin{}},
-		},
+		HandshakeConfig:  serve.Handshake,
+		Plugins:          plugin.PluginSet{handlerpb.PluginName: &serve.Plugin{}},
 		Cmd:              exec.Command(harness.Binary, "handler", "serve", "log"),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		StartTimeout:     harness.Patience,

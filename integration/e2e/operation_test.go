@@ -213,12 +213,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.Eventually(who+" to have ended", func() bool { return !alive(pid) })
+		k.Eventually(who+" to have ended", func() bool { return harness.HasEnded(pid) })
 	}
 	k.Eventually("the temporary folder to be empty", func() bool { return len(harness.InFolder(t, temporary)) == 0 })
-}
-
-func alive(pid int) bool {
-	fields, err := harness.ProcessStat(pid)
-	return err == nil && fields[0] != "Z" // a zombie only waits for its parent to ask
 }

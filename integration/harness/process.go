@@ -4,46 +4,25 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // This file reads what Linux says of processes in /proc.
 
-// clockTick is the unit of CPU time in /proc: USER_HZ, which is 100 wherever Linux runs Go.
-const clockTick = 10 * time.Millisecond
-
-// ProcessStat returns the fields of /proc/PID/stat from the third on, which is the state.
-func ProcessStat(pid int) ([]string, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	// A name in parentheses may hold anything.
-	_, rest, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')'):]), " ")
-	return strings.Fields(rest), nil
-}
-
 // CPUTime returns the processor time that a process has used, in user and system mode.
 func CPUTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
-	fields, err := ProcessStat(pid)
+	p, err := procfs.Read(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum time.Duration
-	for _, field := range fields[11:13] { // utime and stime, 14 and 15 in proc(5)
-		ticks, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += time.Duration(ticks) * clockTick
-	}
-	return sum
+	return p.CPU
 }
 
 // Memory returns a process's resident memory and its peak, in bytes.
@@ -68,40 +47,44 @@ func Memory(t testing.TB, pid int) (resident, peak int64) {
 
 func Mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
+// HasEnded reports whether a process has ended, also if nobody has waited for it.
+func HasEnded(pid int) bool {
+	p, err := procfs.Read(pid)
+	return err != nil || p.HasEnded()
+}
+
+// IsStopped reports whether a process is stopped by a signal.
+func IsStopped(pid int) bool {
+	p, err := procfs.Read(pid)
+	return err == nil && p.State == 'T'
+}
+
 // children returns the children of a process that are alive.
 func children(pid int) []int {
-	return processes(func(candidate int) bool {
-		fields, err := ProcessStat(candidate)
-		return err == nil && fields[0] != "Z" && fields[1] == strconv.Itoa(pid)
-	})
+	return alive(procfs.All(), func(p procfs.Process) bool { return p.Parent == pid })
 }
 
 // Marked returns the processes that were started with a variable, NAME=value, in their environment.
 func Marked(variable string) []int {
-	return processes(func(candidate int) bool {
-		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", candidate))
+	return alive(procfs.All(), func(p procfs.Process) bool {
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
 		return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), variable)
 	})
 }
 
-func processes(match func(pid int) bool) []int {
-	var found []int
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && match(pid) {
-			found = append(found, pid)
-		}
-	}
-	return found
-}
-
 // Descendants returns the processes below one that are alive, at any depth.
 func Descendants(pid int) []int {
-	var all []int
-	for _, child := range children(pid) {
-		all = append(append(all, child), Descendants(child)...)
+	return alive(procfs.Below(pid), func(procfs.Process) bool { return true })
+}
+
+// alive returns the processes that match and have not ended.
+func alive(all []procfs.Process, match func(procfs.Process) bool) (pids []int) {
+	for _, p := range all {
+		if !p.HasEnded() && match(p) {
+			pids = append(pids, p.PID)
+		}
 	}
-	return all
+	return pids
 }
 
 func isShim(pid int) bool { return bytes.HasPrefix(arguments(pid), []byte("informd-shim")) }
@@ -114,12 +97,8 @@ func arguments(pid int) []byte {
 
 // ShimOf returns the shim above a handler's process, or 0 if there is none.
 func ShimOf(handler int) int {
-	fields, err := ProcessStat(handler)
-	if err != nil {
-		return 0
-	}
-	if parent, err := strconv.Atoi(fields[1]); err == nil && isShim(parent) {
-		return parent
+	if p, err := procfs.Read(handler); err == nil && isShim(p.Parent) {
+		return p.Parent
 	}
 	return 0
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/internal/procfs"
 )
 
 // Install puts the player at a path and replaces the file there with another one, as a package
@@ -319,10 +320,9 @@ func (s *Stage) AwaitRunning(handlers ...string) {
 
 // Playing returns the processes that play a part, given as the beginning of their arguments.
 func (s *Stage) Playing(part ...string) []int {
-	return processes(func(pid int) bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-		return err == nil && len(args) > len(part) && strings.HasPrefix(args[0], s.Dir+"/") &&
+	return alive(procfs.All(), func(p procfs.Process) bool {
+		args := strings.Split(strings.TrimSuffix(string(arguments(p.PID)), "\x00"), "\x00")
+		return len(args) > len(part) && strings.HasPrefix(args[0], s.Dir+"/") &&
 			slices.Equal(args[1:1+len(part)], part)
 	})
 }

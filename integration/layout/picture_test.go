@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write "+picture)
+var update = flag.Bool("update", false, "write "+picture+" and "+typesTable)
 
 // picture is the page with the packages and their imports.
 const picture = "docs/packages.md"

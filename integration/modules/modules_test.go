@@ -35,7 +35,6 @@ require k8s.io/apimachinery v0.31.0
 
 import (
 	"context"
-	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,8 +45,8 @@ import (
 func handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	var object struct{ metav1.ObjectMeta }
 	if len(ev.Object) > 0 {
-		if err := json.Unmarshal(ev.Object, &object); err != nil {
-			return handler.Answer{}, handler.Reject(err)
+		if err := ev.Decode(&object); err != nil {
+			return handler.Answer{}, err
 		}
 	}
 	return handler.Answer{}, nil

@@ -1,17 +1,16 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // patience is how long a child may have ended before ReapOrphans reaps it. Whoever started a child
@@ -80,29 +79,17 @@ func hasEnded(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// children returns the children of this process, as the kernel lists them. A kernel without such
-// lists makes it read all of /proc.
-func children() (pids []int) {
-	lists, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, list := range lists {
-		text, _ := os.ReadFile(list) // the thread may have ended
-		for _, field := range bytes.Fields(text) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	if len(lists) > 0 {
+// children returns the children of this process. A kernel that has no lists of them makes it read
+// all of /proc.
+func children() []int {
+	self := os.Getpid()
+	pids, isListed := procfs.Children(self)
+	if isListed {
 		return pids
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, path := range all {
-		pid, err := strconv.Atoi(filepath.Base(path))
-		if err != nil {
-			continue
-		}
-		if parent, ok := parentOf(pid); ok && parent == os.Getpid() {
-			pids = append(pids, pid)
+	for _, p := range procfs.All() {
+		if p.Parent == self {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids

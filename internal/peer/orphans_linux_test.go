@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // A process whose parents are all killed stays a descendant, in whichever session it is, and is
@@ -22,8 +24,8 @@ func TestOrphansAreAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid, in := orphan(t)
-	if parent, ok := parentOf(pid); !ok || parent != os.Getpid() {
-		t.Errorf("the orphan's parent is %d, want %d", parent, os.Getpid())
+	if p, err := procfs.Read(pid); err != nil || p.Parent != os.Getpid() {
+		t.Errorf("the orphan's parent is %d, %v, want %d", p.Parent, err, os.Getpid())
 	}
 	if is, err := descendant(pid, os.Getpid()); err != nil || !is {
 		t.Errorf("a descendant: %v, %v", is, err)

@@ -4,14 +4,13 @@
 package peer
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // Descends reports whether the process that connected to conn is a descendant of the process
@@ -107,14 +106,14 @@ const (
 func lineage(pid, ancestor int) ([]int, end) {
 	line := []int{pid}
 	for at := pid; at > 1 && at != ancestor; {
-		parent, ok := parentOf(at)
+		p, err := procfs.Read(at)
 		switch {
-		case !ok && errors.Is(unix.Kill(at, 0), unix.EPERM):
+		case err != nil && errors.Is(unix.Kill(at, 0), unix.EPERM):
 			return line, hiddenEnd
-		case !ok:
+		case err != nil:
 			return line, goneEnd
 		}
-		at = parent
+		at = p.Parent
 		line = append(line, at)
 	}
 	return line, topEnd
@@ -124,24 +123,9 @@ func lineage(pid, ancestor int) ([]int, end) {
 // whoever has its parent had it all the time, and no number belonged to another process meanwhile.
 func holds(line []int) bool {
 	for i := len(line) - 2; i >= 0; i-- {
-		if parent, ok := parentOf(line[i]); !ok || parent != line[i+1] {
+		if p, err := procfs.Read(line[i]); err != nil || p.Parent != line[i+1] {
 			return false
 		}
 	}
 	return true
-}
-
-// parentOf reads /proc/PID/stat. The parent is the second field after the name, which is in
-// parentheses and may contain parentheses.
-func parentOf(pid int) (int, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, false
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0, false
-	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	return parent, err == nil
 }

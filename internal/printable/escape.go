@@ -6,15 +6,8 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"unicode"
 	"unicode/utf8"
 )
-
-// actsOnTerminal reports whether a terminal obeys a character rather than show it, or shows others
-// elsewhere because of it: control characters, and marks that change the direction of writing.
-func actsOnTerminal(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
-}
 
 // Escape returns s as valid UTF-8, with \uXXXX in the place of what a terminal would act on. It leaves
 // line breaks and tabs.

@@ -1,6 +1,24 @@
 package printable
 
-import "testing"
+import (
+	"testing"
+	"unicode"
+)
+
+// Visible characters are text to a terminal, and to YAML, which has no others than c-printable.
+func TestVisible(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		isForbidden := r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0xd800 && r < 0xe000 ||
+			r == 0xfeff || r == 0xfffe || r == 0xffff
+		if IsVisible(r) && (actsOnTerminal(r) || isForbidden) {
+			t.Errorf("%U is visible", r)
+		}
+	}
+	const in, want = " a\tb\n\u00a0\u200b\ue000\xffgröße — 大\u202e", " a b    \ufffdgröße — 大 "
+	if got := Visible(in); got != want {
+		t.Errorf("got %q", got)
+	}
+}
 
 func TestLine(t *testing.T) {
 	for _, test := range []struct {

@@ -3,9 +3,10 @@
 //
 // A handler implements [Handler]; plugins/serve turns it into an executable that informd runs. To
 // say or do more, it implements an optional interface: [Describer], [Configurer], [HealthChecker],
-// [Drainer], [Batcher], or [CacheUser] to read informd's cache. The package imports only the
-// standard library and knows nothing of Kubernetes clients, transports or processes. It stays
-// compatible: it grows by optional interfaces, never by a method.
+// [Drainer], [Batcher], or [CacheUser] to read informd's cache. [DecodeConfig] decodes its config.
+// The package imports only the standard library, and nearest beside it. It knows nothing of
+// Kubernetes clients, transports or processes. It stays compatible: it grows by optional
+// interfaces, never by a method of one.
 //
 // What informd guarantees to a handler:
 //

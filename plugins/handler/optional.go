@@ -34,8 +34,9 @@ type Description struct {
 }
 
 // Configurer is implemented by handlers that take a config. Configure is called once per start of
-// the process, before the first event. config is JSON, and {} if the manifest has none. An error
-// refuses the config: informd shows its text to the operator and delivers nothing. A handler
+// the process, before the first event. config is JSON, and {} if the manifest has none:
+// [DecodeConfig] decodes it. An error refuses the config: informd shows its text to the operator
+// and delivers nothing. errors.Join makes several problems of one error. A handler
 // without Configure refuses every config that is not empty. For a remote handler (serve.Remote),
 // which outlives informd's connections, Configure is called again, between events, when the config
 // changes.

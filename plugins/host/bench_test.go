@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/internal/procfs"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 )
@@ -133,20 +134,9 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 		}
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.Read(pid)
 	if err != nil {
 		b.Skip("no /proc: ", err)
 	}
-	// The fields utime and stime, in ticks of 10 ms, are the 12th and 13th after the command's
-	// closing parenthesis.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	var ticks int64
-	for _, f := range fields[11:13] {
-		var n int64
-		if _, err := fmt.Sscan(string(f), &n); err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return p.CPU
 }

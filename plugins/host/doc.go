@@ -41,7 +41,8 @@
 //
 // The protocol between informd and a local handler is go-plugin's, and either side may be stock
 // go-plugin: plugin.Serve serves informd, and plugin.NewClient drives a handler that is built with
-// package serve. Tests show both. On the handler's side, package serve runs plugin.Serve.
+// package serve. Tests show both. On the handler's side, package serve runs plugin.Serve. It exports
+// what either side of go-plugin needs: serve.Handshake, serve.Plugin and serve.GRPCServer.
 //
 // On this side, package process speaks the protocol itself: the environment, the handshake line
 // with the handler's certificate, one gRPC connection, GRPCStdio and GRPCController.Shutdown. It
@@ -50,4 +51,11 @@
 // way that a handler can make panic, waits without a bound in Start and Kill, reports the end of a
 // process only to itself, and keeps a goroutine for each connection that a process announces to its
 // broker. informd has no use for the broker: a handler reads the cache on a socket of its own.
+//
+// ClientConfig.RunnerFunc does not help. A Runner decides how the client starts, awaits and kills a
+// process, so the shim and the sandbox could stand behind it, and it could bound the pipes. But the
+// client decides when. Start holds the client's lock until the handshake or its time limit, so
+// nothing can end a process that is starting. Kill first calls Shutdown without a deadline, so it
+// never kills a process that hangs in it. The broker's goroutines remain. A Runner would have to do
+// all that package process does, and the client around it would still lack bounds.
 package host

@@ -3,11 +3,9 @@
 package host_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/internal/procfs"
 	"github.com/informd/informd/plugins/host"
 )
 
@@ -297,32 +296,15 @@ func stacks() []byte {
 
 // descendants returns the descendants of a process, including zombies, in ascending order.
 func descendants(of int) []int {
-	parent := map[int]int{}
-	for _, pid := range processes() {
-		parent[pid] = parentOf(pid)
-	}
-	var out []int
-	for pid := range parent {
-		for up := parent[pid]; up > 0; up = parent[up] {
-			if up == of {
-				out = append(out, pid)
-				break
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
+	all := pids(procfs.Below(of))
+	slices.Sort(all)
+	return all
 }
 
 // parentOf returns a process's parent, or 0 if there is no such process.
 func parentOf(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	ppid, _ := strconv.Atoi(string(fields[1]))
-	return ppid
+	p, _ := procfs.Read(pid)
+	return p.Parent
 }
 
 // marked returns the processes whose environment contains a variable.
@@ -337,15 +319,13 @@ func marked(variable string) []int {
 	return out
 }
 
-func processes() []int {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	var out []int
-	for _, dir := range dirs {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			out = append(out, pid)
-		}
+func processes() []int { return pids(procfs.All()) }
+
+func pids(all []procfs.Process) (pids []int) {
+	for _, p := range all {
+		pids = append(pids, p.PID)
 	}
-	return out
+	return pids
 }
 
 func named(pids []int) []string {

@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/internal/procfs"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 )
@@ -575,11 +575,11 @@ func stop(t *testing.T, pid int) {
 // state returns the kernel's letter for the state of a process or thread; empty if there is none of
 // that number.
 func state(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.Read(pid)
 	if err != nil {
 		return ""
 	}
-	return string(stat[bytes.LastIndexByte(stat, ')')+2:][:1])
+	return string(p.State)
 }
 
 // The event holds two objects of the largest size that a cluster allows. It exceeds gRPC's default

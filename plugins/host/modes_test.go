@@ -280,11 +280,9 @@ type raw struct {
 
 func serveRaw(r raw) {
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: plugin.HandshakeConfig{MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue},
-		VersionedPlugins: map[int]plugin.PluginSet{
-			handlerpb.ProtocolVersion: {handlerpb.PluginName: rawPlugin{service: &r}},
-		},
-		GRPCServer: plugin.DefaultGRPCServer,
+		HandshakeConfig: serve.Handshake,
+		Plugins:         plugin.PluginSet{handlerpb.PluginName: rawPlugin{service: &r}},
+		GRPCServer:      plugin.DefaultGRPCServer,
 	})
 }
 

@@ -284,10 +284,8 @@ func (*boundless) Deliver(stream handlerpb.Handler_DeliverServer) error {
 // serveRogue serves a service that is not a raw.
 func serveRogue(service handlerpb.HandlerServer) {
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: plugin.HandshakeConfig{MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue},
-		VersionedPlugins: map[int]plugin.PluginSet{
-			handlerpb.ProtocolVersion: {handlerpb.PluginName: roguePlugin{service: service}},
-		},
+		HandshakeConfig: serve.Handshake,
+		Plugins:         plugin.PluginSet{handlerpb.PluginName: roguePlugin{service: service}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(handlerpb.MaxRequestBytes))...)
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/informd/informd/plugins/handlerpb"
 	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/serve"
 )
 
 func init() { modes["stock"] = serveStock }
@@ -25,11 +26,9 @@ func serveStock() {
 		return done(seq)
 	}}
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: plugin.HandshakeConfig{
-			ProtocolVersion: handlerpb.ProtocolVersion, MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue,
-		},
-		Plugins:    plugin.PluginSet{handlerpb.PluginName: rawPlugin{service: service}},
-		GRPCServer: plugin.DefaultGRPCServer,
+		HandshakeConfig: serve.Handshake,
+		Plugins:         plugin.PluginSet{handlerpb.PluginName: rawPlugin{service: service}},
+		GRPCServer:      plugin.DefaultGRPCServer,
 	})
 	_ = os.WriteFile(os.Getenv("ENDED"), []byte(os.Getenv("PLUGIN_CLIENT_CERT")), 0o600)
 }

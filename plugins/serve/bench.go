@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,21 +50,6 @@ func newTrial(ev handler.Event, line int) *trial {
 
 func (t *trial) object() object {
 	return object{t.event.Rule, t.event.Namespace, t.event.Name, t.event.Resource}
-}
-
-// verdict is the outcome of an event: a line of the output.
-type verdict struct {
-	Line  int    `json:"line"` // of the input that the event begins on
-	ID    string `json:"id"`
-	Event string `json:"event"`
-	// Object is RULE RESOURCE NAMESPACE/NAME, without the parts that the event lacks.
-	Object     string           `json:"object"`
-	Result     string           `json:"result"`           // done, retry or reject
-	Reason     string           `json:"reason,omitempty"` // of a retry or reject
-	RetryAfter string           `json:"retryAfter,omitempty"`
-	Actions    []handler.Action `json:"actions,omitempty"`
-	Batch      int              `json:"batch,omitempty"` // events that one HandleBatch answered
-	Seconds    float64          `json:"seconds"`         // that the handler took
 }
 
 // newBench returns a bench for a handler that takes so many events at once; 0: no limit of its own.
@@ -336,8 +320,9 @@ func (b *bench) wait() (failed bool) {
 // report writes the verdict on an event.
 func (b *bench) report(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 	ev := t.event
-	v := verdict{
-		Line: t.line, ID: ev.ID, Event: ev.Event, Object: objectName(ev),
+	v := wire.Verdict{
+		Line: t.line, ID: ev.ID, Event: ev.Event,
+		Object: strings.TrimSpace(ev.Rule + " " + wire.ObjectName(ev.Resource, ev.Namespace, ev.Name)),
 		Result: "done", Batch: t.batch, Seconds: time.Since(t.began).Seconds(),
 	}
 	defer close(t.reported)
@@ -366,23 +351,4 @@ func (b *bench) fail() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed = true
-}
-
-// objectName names an event's object, for people.
-func objectName(ev handler.Event) string {
-	resource := ev.Resource.Resource
-	if ev.Resource.Version != "" {
-		resource = ev.Resource.Version + "/" + resource
-	}
-	if ev.Resource.Group != "" {
-		resource = ev.Resource.Group + "/" + resource
-	}
-	name := ev.Name
-	if ev.Namespace != "" {
-		name = ev.Namespace + "/" + name
-	}
-	parts := slices.DeleteFunc([]string{ev.Rule, resource, name}, func(s string) bool {
-		return s == ""
-	})
-	return strings.Join(parts, " ")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 )
 
 // tryOut is the handler that the test binary is when it is run by hand.
@@ -291,7 +292,7 @@ func TestBenchStuck(t *testing.T) {
 		}
 		var got []string
 		for line := range strings.Lines(out.String()) {
-			var v verdict
+			var v wire.Verdict
 			if err := json.Unmarshal([]byte(line), &v); err != nil {
 				t.Fatal(err)
 			}
@@ -411,7 +412,7 @@ func TestBenchBatches(t *testing.T) {
 				}
 				verdicts := map[string]int{}
 				for line := range strings.Lines(out.String()) {
-					var v verdict
+					var v wire.Verdict
 					if err := json.Unmarshal([]byte(line), &v); err != nil {
 						t.Fatal(err)
 					}

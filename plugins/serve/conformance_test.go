@@ -42,9 +42,7 @@ func (w *writer) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 	if err := w.look(ctx); err != nil {
 		return handler.Answer{}, err
 	}
-	return handler.Answer{Actions: []handler.Action{{
-		Verb: handler.ActionEvent, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name, Reason: "Written", Message: "It is.",
-	}}}, nil
+	return handler.Answer{Actions: []handler.Action{ev.Target().Event("Written", "It is.")}}, nil
 }
 
 // look reads all there is in each way.

@@ -34,7 +34,7 @@ func connect(t *testing.T, s *service) handlerpb.HandlerClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(nil)
+	server := GRPCServer(nil)
 	handlerpb.RegisterHandlerServer(server, s)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()

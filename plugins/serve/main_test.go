@@ -9,11 +9,14 @@ import (
 )
 
 // TestMain re-executes the test binary as a handler: one that was started by hand, one under test,
-// or one that runs elsewhere.
+// one that calls go-plugin itself, or one that runs elsewhere.
 func TestMain(m *testing.M) {
 	switch address := os.Getenv("REMOTE"); {
 	case os.Getenv("BY_HAND") != "":
 		Main(&tryOut{})
+		return
+	case os.Getenv("PLUGIN") != "":
+		servePlugin()
 		return
 	case os.Getenv("HANDLER") != "":
 		Main(&writer{})

@@ -89,7 +89,7 @@ func remote(ctx context.Context, h handler.Handler, o RemoteOptions) error {
 		ClientAuth:         tls.RequireAndVerifyClientCert,
 		GetConfigForClient: o.forClient(),
 	}
-	server := newServer([]grpc.ServerOption{
+	server := GRPCServer([]grpc.ServerOption{
 		grpc.Creds(callers{credentials.NewTLS(config)}),
 		grpc.ConnectionTimeout(remoteHandshake),
 		grpc.MaxConcurrentStreams(remoteStreams),

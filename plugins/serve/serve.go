@@ -16,7 +16,8 @@
 //
 // Of go-plugin it uses plugin.Serve with a gRPC server: the magic cookie, the handshake line, TLS
 // over the handshake (AutoMTLS), grpc.health.v1, and the controller's Shutdown. So any go-plugin
-// client can start and drive the handler, not only informd. It uses neither the broker, because a
+// client can start and drive the handler, not only informd: with [Handshake] and [Plugin], which
+// are also for programs that call plugin.Serve themselves. It uses neither the broker, because a
 // handler needs no second service, nor go-plugin's copies of the standard streams, which lose what
 // a handler writes before it exits. Remote uses nothing of go-plugin.
 //
@@ -36,10 +37,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
 
 	"github.com/informd/informd/plugins/handler"
-	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -77,14 +76,9 @@ func Main(h handler.Handler) {
 	go followHost(s)
 	defer runtime.KeepAlive(ballast())
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: plugin.HandshakeConfig{
-			MagicCookieKey:   handlerpb.CookieKey,
-			MagicCookieValue: handlerpb.CookieValue,
-		},
-		VersionedPlugins: map[int]plugin.PluginSet{
-			handlerpb.ProtocolVersion: {handlerpb.PluginName: &grpcPlugin{service: s}},
-		},
-		GRPCServer: newServer,
+		HandshakeConfig: Handshake,
+		Plugins:         plugin.PluginSet{handlerpb.PluginName: &Plugin{service: s}},
+		GRPCServer:      GRPCServer,
 		Logger: hclog.New(&hclog.LoggerOptions{
 			Level: hclog.Warn, Output: stderr, JSONFormat: true,
 		}),
@@ -127,22 +121,6 @@ config as JSON:
 
 INFORMD_EVENTS=- reads standard input. INFORMD_TIMEOUT=0 takes away the time limit, for a debugger.
 `
-
-// newServer returns the gRPC server for go-plugin. It accepts the largest event, and recovers
-// panics of the handler.
-func newServer(opts []grpc.ServerOption) *grpc.Server {
-	return grpc.NewServer(append(opts,
-		grpc.MaxRecvMsgSize(handlerpb.MaxRequestBytes),
-		grpc.MaxSendMsgSize(handlerpb.MaxResponseBytes),
-		// Fixed flow control windows, larger than a batch, spare the probing for a better size.
-		grpc.InitialWindowSize(flowWindow),
-		grpc.InitialConnWindowSize(flowWindow),
-		grpc.ForceServerCodecV2(wire.Codec()),
-		grpc.UnaryInterceptor(recoverUnary),
-	)...)
-}
-
-const flowWindow = 4 << 20
 
 // ignoreSignals keeps signals that are meant for informd, but reach its whole process group or
 // cgroup, from ending the process before informd has drained it. After the drain, SIGTERM comes

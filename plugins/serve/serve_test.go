@@ -97,6 +97,7 @@ func TestConfigure(t *testing.T) {
 		{"accepted", returns(nil), `{"a":1}`, nil},
 		{"one error, one problem", returns(errors.New("no")), ``, []string{"no"}},
 		{"joined errors are several", returns(errors.Join(errors.New("a"), errors.New("b"))), ``, []string{"a", "b"}},
+		{"also in several steps", returns(errors.Join(errors.Join(errors.New("a"), errors.New("b")), errors.New("c"))), ``, []string{"a", "b", "c"}},
 		{"an error's own words stay", returns(fmt.Errorf("both %w and %w", errors.New("a"), errors.New("b"))), ``, []string{"both a and b"}},
 		{"no Configure, no config", handler.Func(nil), ``, nil},
 		{"null is none", handler.Func(nil), ` null `, nil},

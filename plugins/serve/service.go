@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,23 +35,6 @@ type service struct {
 	drained    atomic.Bool // informd asked to let go; the process may end any time
 	once       sync.Once
 	drainErr   error
-}
-
-// grpcPlugin registers the service with go-plugin.
-type grpcPlugin struct {
-	plugin.NetRPCUnsupportedPlugin
-	service *service
-}
-
-func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
-	handlerpb.RegisterHandlerServer(s, p.service)
-	return nil
-}
-
-func (p *grpcPlugin) GRPCClient(
-	context.Context, *plugin.GRPCBroker, *grpc.ClientConn,
-) (any, error) {
-	return nil, errors.New("a handler is no host")
 }
 
 func (s *service) Describe(
@@ -129,21 +111,19 @@ func emptyConfig(config []byte) bool {
 // maxProblems bounds the problems of one config.
 const maxProblems = 100
 
-// problems returns one problem for each error that errors.Join has joined.
-func problems(err error) []*handlerpb.Problem {
+// problems returns one problem for each error that errors.Join has joined, also in several steps.
+func problems(err error) (all []*handlerpb.Problem) {
 	if err == nil {
 		return nil
 	}
-	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && isJoin(err, joined.Unwrap()) {
-		all = joined.Unwrap()
+		for _, e := range joined.Unwrap() {
+			all = append(all, problems(e)...)
+		}
+		return all[:min(len(all), maxProblems)]
 	}
-	var out []*handlerpb.Problem
-	for _, e := range all[:min(len(all), maxProblems)] {
-		text := wire.Text(e.Error(), handlerpb.MaxReasonBytes)
-		out = append(out, &handlerpb.Problem{Message: text})
-	}
-	return out
+	text := wire.Text(err.Error(), handlerpb.MaxReasonBytes)
+	return []*handlerpb.Problem{{Message: text}}
 }
 
 // isJoin reports whether err comes from errors.Join. A fmt.Errorf with several %w has words of its

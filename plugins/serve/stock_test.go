@@ -3,71 +3,126 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// stockPlugin is how a program that uses go-plugin, and nothing of informd's host, reaches a
-// handler.
-type stockPlugin struct{ plugin.NetRPCUnsupportedPlugin }
-
-func (stockPlugin) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("a client serves nothing")
-}
-
-func (stockPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return handlerpb.NewHandlerClient(conn), nil
+// dispense has a stock go-plugin client start this binary as a handler. It returns what the client
+// dispenses.
+func dispense(t *testing.T, env string, autoMTLS bool) (*plugin.Client, handlerpb.HandlerClient) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{env, "GORACE=atexit_sleep_ms=0"}
+	client := plugin.NewClient(&plugin.ClientConfig{
+		HandshakeConfig:  Handshake,
+		Plugins:          plugin.PluginSet{handlerpb.PluginName: &Plugin{}},
+		Cmd:              cmd,
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		AutoMTLS:         autoMTLS,
+		Logger:           hclog.NewNullLogger(),
+	})
+	t.Cleanup(client.Kill)
+	protocol, err := client.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := protocol.Ping(); err != nil {
+		t.Error(err)
+	}
+	dispensed, err := protocol.Dispense(handlerpb.PluginName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, dispensed.(handlerpb.HandlerClient)
 }
 
 // A stock go-plugin client starts a handler, drives it, and ends it.
 func TestStockClient(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AutoMTLS=%v", tls), func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "out")
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = []string{"HANDLER=1", "GORACE=atexit_sleep_ms=0"}
-			client := plugin.NewClient(&plugin.ClientConfig{
-				HandshakeConfig: plugin.HandshakeConfig{
-					MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue,
-				},
-				VersionedPlugins: map[int]plugin.PluginSet{
-					handlerpb.ProtocolVersion: {handlerpb.PluginName: stockPlugin{}},
-				},
-				Cmd:              cmd,
-				AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
-				AutoMTLS:         tls,
-				Logger:           hclog.NewNullLogger(),
-			})
-			defer client.Kill()
-			protocol, err := client.Client()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := protocol.Ping(); err != nil {
-				t.Error(err)
-			}
-			dispensed, err := protocol.Dispense(handlerpb.PluginName)
-			if err != nil {
-				t.Fatal(err)
-			}
-			drive(t, dispensed.(handlerpb.HandlerClient), file)
+			client, api := dispense(t, "HANDLER=1", tls)
+			drive(t, api, filepath.Join(t.TempDir(), "out"))
 			client.Kill()
 			if !client.Exited() {
 				t.Error("it lives on after Kill")
 			}
 		})
+	}
+}
+
+// servePlugin is a program that calls go-plugin itself. Its handler writes the size of an object,
+// and panics if that is what the config wants.
+func servePlugin() {
+	var file string
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: Handshake,
+		Plugins: plugin.PluginSet{handlerpb.PluginName: &Plugin{Impl: &full{
+			Func: func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+				return handler.Answer{}, os.WriteFile(file, []byte(strconv.Itoa(len(ev.Object))), 0o600)
+			},
+			configure: func(config json.RawMessage) error {
+				if err := json.Unmarshal(config, &file); err != nil {
+					panic(err)
+				}
+				return nil
+			},
+		}}},
+		GRPCServer: GRPCServer,
+		Logger:     hclog.NewNullLogger(),
+	})
+}
+
+// A program that calls go-plugin itself has what Main gives: it takes large events, and lives on
+// after a panic.
+func TestPlugin(t *testing.T) {
+	client, api := dispense(t, "PLUGIN=1", true)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := api.Configure(ctx, &handlerpb.ConfigureRequest{Config: []byte("{}")}); status.Code(err) != codes.Internal {
+		t.Errorf("got %v, want a panic", err)
+	}
+	file := filepath.Join(t.TempDir(), "size")
+	config, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Configure(ctx, &handlerpb.ConfigureRequest{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := api.Deliver(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := &handlerpb.Event{Seq: 1, Id: "1", Event: handler.Added, Attempt: 1, Object: make([]byte, 5<<20)} // gRPC takes 4 MiB by default
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{large}})
+	answersOf(t, stream, 1)
+	if size, err := os.ReadFile(file); err != nil || string(size) != strconv.Itoa(5<<20) {
+		t.Errorf("it got %s bytes, %v", size, err)
+	}
+	client.Kill()
+	if !client.Exited() {
+		t.Error("it lives on after Kill")
+	}
+}
+
+func TestPluginWithoutImpl(t *testing.T) {
+	if err := new(Plugin).GRPCServer(nil, nil); err == nil || !strings.Contains(err.Error(), "Impl") {
+		t.Errorf("got %v, want what is missing", err)
 	}
 }
 

@@ -3,20 +3,17 @@ package cli
 import (
 	"strings"
 	"unicode"
+
+	"github.com/informd/informd/internal/printable"
 )
 
-// Printable returns text on one line, without characters that a terminal obeys. Use it for all that
-// others wrote.
+// Printable returns text on one line, with visible characters only. Use it for all that others
+// wrote.
 func Printable(text string) string { return strings.TrimSpace(Visible(text)) }
 
 // Visible is Printable for a line whose indentation matters.
 func Visible(line string) string {
-	return strings.TrimRightFunc(strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, line), unicode.IsSpace)
+	return strings.TrimRightFunc(printable.Visible(line), unicode.IsSpace)
 }
 
 // OneOf returns "a, b or c". There must be two choices or more.

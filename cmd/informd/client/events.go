@@ -14,6 +14,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine/explain"
 )
 
 // eventsFlags say which events to show, and how.
@@ -140,7 +141,7 @@ func (l *eventLines) write(out io.Writer, e *control.Event, wide bool) error {
 			return err
 		}
 	}
-	what := happened(e)
+	what := happened(e.Handler, e.Outcome)
 	if wide {
 		what += " (" + e.ID + ")"
 	}
@@ -171,31 +172,33 @@ func (l *eventLines) line(out io.Writer, cells ...string) error {
 // ended says how an attempt has ended well.
 var ended = map[string]string{
 	"done": "acknowledged", "acted": "actions performed", "pruned": "no action but prune, ended",
+	"unchanged": "nothing had to change, ended",
+	"gone":      "actions changed nothing, as an object is gone: ended",
 }
 
-// happened says what became of a change or of an attempt.
-func happened(e *control.Event) string {
-	took := shortDuration(e.DurationSeconds)
+// happened says what became of a change or of an attempt at its delivery to a handler.
+func happened(handler string, o explain.Outcome) string {
+	took := shortDuration(o.DurationSeconds)
 	second := ""
-	if e.Attempt > 1 {
-		second = fmt.Sprintf(", attempt %d", e.Attempt)
+	if o.Attempt > 1 {
+		second = fmt.Sprintf(", attempt %d", o.Attempt)
 	}
-	actsAlone := e.Handler == control.OwnActions
-	switch e.What {
+	actsAlone := handler == control.OwnActions
+	switch o.What {
 	case "selected":
 		return "selected"
 	case "gathered":
-		return "selected, and waits for the event of its group"
+		return "selected for the event of its group, which is about the newest object in it"
 	case "undecided":
-		return "waits for its delivery, when is decided then"
+		return "waits, and is evaluated at its delivery"
 	case "events":
-		return "not selected: the rule's events leave out " + e.Event
+		return "not selected: the rule's events leave out " + o.Event
 	case "when":
 		return "not selected: when is false"
 	case "count":
 		return "counts, and is not the one that goes on"
 	case "rounds":
-		return "not selected: the rule sees rounds only"
+		return "not selected: the rule sees the moments of its schedule only"
 	case "own":
 		return "not delivered: the rule made this change itself"
 	case "failed":
@@ -205,12 +208,12 @@ func happened(e *control.Event) string {
 	case "void":
 		return "cancelled out with the change before, which still waited"
 	case "sent":
-		return "sent to " + e.Handler + second
+		return "sent to " + handler + second
 	case "acts":
 		return "performs its actions" + second
-	case "done", "acted", "pruned":
+	case "done", "acted", "unchanged", "gone", "pruned":
 		return fmt.Sprintf("%s after %s, %s since it was selected",
-			ended[e.What], took, shortDuration(e.LatencySeconds))
+			ended[o.What], took, shortDuration(o.LatencySeconds))
 	case "idle":
 		return "no action: each if is false, or its forEach empty"
 	case "tried":
@@ -233,7 +236,7 @@ func happened(e *control.Event) string {
 	case "cancelled":
 		return "cancelled after " + took + second + ", comes again"
 	}
-	return e.What
+	return o.What
 }
 
 // shortDuration returns a duration for people to read.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine/explain"
 )
 
 // Each line says what has been done, and by whom.
@@ -18,6 +19,10 @@ func TestHappened(t *testing.T) {
 		"done":      "acknowledged after 5ms, 1.5s since it was selected",
 		"acts":      "performs its actions, attempt 2",
 		"acted":     "actions performed after 5ms, 1.5s since it was selected",
+		"unchanged": "nothing had to change, ended after 5ms, 1.5s since it was selected",
+		"gone":      "actions changed nothing, as an object is gone: ended after 5ms, 1.5s since it was selected",
+		"undecided": "waits, and is evaluated at its delivery",
+		"rounds":    "not selected: the rule sees the moments of its schedule only",
 		"pruned":    "no action but prune, ended after 5ms, 1.5s since it was selected",
 		"cancelled": "cancelled after 5ms, attempt 2, comes again",
 		"tried":     "dry run: only logged",
@@ -26,13 +31,13 @@ func TestHappened(t *testing.T) {
 		"unmade":    "could not be made after 5ms, attempt 2: a dead letter",
 		"outdated":  "given up: the object has changed since",
 	} {
-		e := control.Event{What: what, Handler: "h", Event: "added", Attempt: 2, DurationSeconds: 0.005, LatencySeconds: 1.5}
-		if got := happened(&e); got != want {
+		o := explain.Outcome{What: what, Event: "added", Attempt: 2, DurationSeconds: 0.005, LatencySeconds: 1.5}
+		if got := happened("h", o); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	alone := control.Event{What: "reject", Handler: control.OwnActions, DurationSeconds: 0.005}
-	if got, want := happened(&alone), "its actions failed for good after 5ms: a dead letter"; got != want {
+	alone := explain.Outcome{What: "reject", DurationSeconds: 0.005}
+	if got, want := happened(control.OwnActions, alone), "its actions failed for good after 5ms: a dead letter"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

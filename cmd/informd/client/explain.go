@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // explainFlags say about what to explain a rule, and how to print that.
@@ -315,7 +315,10 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 			row("when", "not evaluated again: informd keeps no old states of objects")
 			b.WriteString("          " + cli.Printable(w.Text) + "\n")
 		case w.IsNow && !w.IsSkipped:
-			row("when", "%s, if it were synced now", resultOf(w.Part))
+			row("when", "%s, if it were %s now", resultOf(w.Part), w.Event)
+			parts(w.Part)
+		case w.LooksUp:
+			row("when", "depends on what it looks up: not known without a daemon")
 			parts(w.Part)
 		case w.IsSkipped:
 			row("when", "%s, whatever the change", resultOf(w.Part))
@@ -344,6 +347,13 @@ func writeStages(b *strings.Builder, x *explain.Explanation) {
 		}
 		row("group", "%s%s", text, byText(g.By))
 	}
+	if !x.Next.IsZero() {
+		name := "resync"
+		if x.IsScheduled {
+			name = "schedule"
+		}
+		row(name, "next in %s, at %s", explain.Short(x.Next.Sub(x.Time)), x.Next.Format(time.RFC3339))
+	}
 	writeActs(row, parts, x)
 	if d := x.Delivery; d != nil {
 		row("delivery", "%s", deliveryText(x.Time, d))
@@ -360,7 +370,7 @@ func writeActs(
 	whose := fmt.Sprintf("for the last event (%s)", x.Acts.Event)
 	switch {
 	case x.Acts.IsNow:
-		whose = "if it were synced now"
+		whose = fmt.Sprintf("if it were %s now", x.Acts.Event)
 	case x.State == "":
 		whose = fmt.Sprintf("for this change (%s)", x.Acts.Event)
 	case x.Acts.LooksUp:
@@ -372,13 +382,21 @@ func writeActs(
 		if i == 0 {
 			name = "actions"
 		}
-		row(name, "%s, %s %s: %s, %s", a.Label, a.Verb, a.Resource, madeText(a), whose)
+		outcome := ""
+		if a.Outcome != "" && a.Made != 0 {
+			outcome = "; " + a.Outcome
+		}
+		row(name, "%s, %s %s: %s, %s%s", a.Label, a.Verb, a.Resource, madeText(a), whose, outcome)
 		if a.ForEach != nil {
 			row("", "forEach: %s", resultOf(a.ForEach))
 			parts(a.ForEach)
 		}
 		if a.If != nil {
-			row("", "if: %s", resultOf(a.If))
+			item := ""
+			if a.Item != nil {
+				item = fmt.Sprintf(", for item %d of forEach", *a.Item)
+			}
+			row("", "if: %s%s", resultOf(a.If), item)
 			parts(a.If)
 		}
 	}
@@ -394,6 +412,8 @@ func madeText(a *explain.OwnAction) string {
 	switch {
 	case a.IsSkipped:
 		return "not for deletions"
+	case a.LooksUp:
+		return "depends on what it looks up, which is not known without a daemon"
 	case a.Made < 0 && (a.ForEach != nil || a.If != nil):
 		return "fails"
 	case a.Made < 0:
@@ -492,10 +512,11 @@ func writeHistory(b *strings.Builder, x *explain.Explanation) {
 		b.WriteString("\nLAST CHANGES\n")
 		t := newTable(b, "TIME", "EVENT", "VERSION", "WHAT HAPPENED")
 		for _, h := range all {
-			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, happened(&control.Event{
-				Handler: x.Handler, Event: h.Event, What: h.What, Attempt: h.Attempt,
-				DurationSeconds: h.DurationSeconds, LatencySeconds: h.LatencySeconds,
-			}))
+			what := happened(x.Handler, h.Outcome)
+			if h.What == "gathered" && x.Group != nil && x.Group.Gathered == 0 {
+				what = "selected, and went into the event of its group"
+			}
+			t.row(h.Time.Format("15:04:05.000"), h.Event, h.ResourceVersion, what)
 		}
 		_ = t.flush() // of a strings.Builder
 	}

@@ -66,7 +66,7 @@ func metricProblems(
 		add("give it fewer labels, or raise its series",
 			"metric %s has %d series, as many as it may: %s", m.Name, m.Max, what)
 	}
-	if e := m.LastError; e != nil && now.Sub(e.At) < recently {
+	if e := m.LastError; e != nil && isRecent(e, now) {
 		add(advice(e), "metric %s: %s", m.Name, failedExpression(m.Errors, e, now))
 	}
 }
@@ -190,12 +190,22 @@ func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
 // recently is how long a failed expression counts as something that is wrong now.
 const recently = 10 * time.Minute
 
+// isRecent reports whether a failed expression is something that is wrong now.
+func isRecent(e *control.ExpressionError, now time.Time) bool {
+	return !e.Over && now.Sub(e.At) < recently
+}
+
 func ruleProblems(
 	r control.RuleStatus, flags *controlFlags, now time.Time,
 	add func(todo, what string, args ...any),
 ) {
 	if r.State == control.RuleActive && r.Reason != "" {
-		add("", "rule %s %s", r.Name, r.Reason)
+		todo := ""
+		if strings.Contains(r.Reason, " through the cluster on ") {
+			todo = "have one of them leave alone what the other wants, by its where, when or if; " +
+				"informd slows them until then, and drops nothing"
+		}
+		add(todo, "rule %s %s", r.Name, r.Reason)
 	}
 	if r.Paused && r.Waiting > 0 {
 		add(flags.command("rule", "resume", r.Name), "rule %s is paused: %d %s", r.Name, r.Waiting,
@@ -213,7 +223,7 @@ func ruleProblems(
 		add(todo, "rule %s: %s", r.Name, r.Failure)
 	}
 	misfitProblems("rule "+r.Name, r.Misfits, add)
-	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
+	if e := r.LastError; e != nil && isRecent(e, now) {
 		add(advice(e), "rule %s: %s", r.Name, expressionError(r, now))
 	}
 	if n := r.Dead - r.Healed; n > 0 {
@@ -242,6 +252,8 @@ func advice(e *control.ExpressionError) string {
 			who = "the object"
 		}
 		return "mend the text of " + who + " that cannot be read, or have the expression expect it"
+	case "past":
+		return "have the expression expect a text that cannot be read: the object has it no more"
 	case "bound":
 		return "let it count by fewer values, or within a shorter time"
 	case "informd":
@@ -262,7 +274,11 @@ func failedExpression(times uint64, e *control.ExpressionError, now time.Time) s
 	}
 	text := fmt.Sprintf("%s %d %s, last %s ago",
 		what, times, cli.Plural(int(times), "time"), age(now, e.At))
-	return text + after(" on ", e.Object) + ": " + e.Reason
+	text += after(" on ", e.Object) + ": " + e.Reason
+	if e.Over {
+		text += "; the object is gone since, or was mended"
+	}
+	return text
 }
 
 // after returns text behind prefix; "" without text.

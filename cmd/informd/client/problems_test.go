@@ -187,19 +187,20 @@ func TestStatusWhileStopping(t *testing.T) {
 	}
 }
 
-// The rules of a status say when they hear of a schedule next: those without a source always, and
-// the others if asked for.
+// The rules of a status say when their schedule's next moment is, and if asked for, their next resync.
 func TestNextRounds(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	rules := []control.RuleStatus{
 		{Name: "tick", State: control.RuleActive, NextRound: now.Add(time.Minute)},
 		{Name: "hourly", State: control.RuleActive, Source: "pods", NextRound: now.Add(time.Hour)},
+		{Name: "nightly", State: control.RuleActive, Source: "pods", Scheduled: true, NextRound: now.Add(time.Hour)},
 		{Name: "held", State: control.RuleWaiting, Reason: "waits for it", NextRound: now.Add(time.Hour)},
 		{Name: "all", State: control.RuleActive, Source: "pods"},
 	}
 	for wide, want := range map[bool]string{
-		false: "tick: its schedule's next moment is in 1m0s\nheld: waits for it\n",
-		true:  "tick: its schedule's next moment is in 1m0s\nhourly: is told of all members in 1h0m0s\nheld: waits for it\n",
+		false: "tick: its schedule's next moment is in 1m0s\nnightly: its schedule's next moment, for all members, is in 1h0m0s\nheld: waits for it\n",
+		true: "tick: its schedule's next moment is in 1m0s\nhourly: its next resync, of all members, is in 1h0m0s\n" +
+			"nightly: its schedule's next moment, for all members, is in 1h0m0s\nheld: waits for it\n",
 	} {
 		var b strings.Builder
 		if err := writeRules(&b, rules, shape{wide: wide}, now); err != nil {
@@ -220,6 +221,7 @@ func TestAdviceAboutFailures(t *testing.T) {
 		"expression": {"an expression failed 2 times, last 60s ago on shop/a: r", "mend the expression"},
 		"object": {"an expression failed 2 times, last 60s ago on shop/a: r",
 			"mend the text of shop/a that cannot be read, or have the expression expect it"},
+		"past":    {"an expression failed 2 times, last 60s ago on shop/a: r", "have the expression expect a text that cannot be read: the object has it no more"},
 		"bound":   {"failed 2 times, last 60s ago on shop/a: r", "let it count by fewer values, or within a shorter time"},
 		"informd": {"failed 2 times, last 60s ago on shop/a: r", "this is a defect of informd: please report it, with the log"},
 	} {
@@ -237,5 +239,29 @@ func TestAdviceAboutFailures(t *testing.T) {
 				t.Errorf("%q of a %s: %+v", fault, of, all[i])
 			}
 		}
+	}
+}
+
+// A fault of an object that is over is no problem: the rule says it below the table. Rules that are
+// slowed are one, with what to do.
+func TestWhatIsOverIsNotWrong(t *testing.T) {
+	now := time.Now()
+	e := &control.ExpressionError{Reason: "r", Object: "shop/a", At: now.Add(-time.Minute), Fault: "object", Over: true}
+	rules := []control.RuleStatus{{Name: "x", State: control.RuleActive, Errors: 1, LastError: e}}
+	if all := problems(control.Status{Rules: rules}, new(controlFlags), now); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+	var b strings.Builder
+	if err := writeRules(&b, rules, shape{}, now); err != nil {
+		t.Fatal(err)
+	}
+	if want := "x: an expression failed 1 time, last 60s ago on shop/a: r; the object is gone since, or was mended\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+	slowed := control.RuleStatus{Name: "a", State: control.RuleActive,
+		Reason: "slowed: rules a and b chase each other through the cluster on v1/pods shop/web-0, 9 writes deep; next in 2s"}
+	all := problems(control.Status{Rules: []control.RuleStatus{slowed}}, new(controlFlags), now)
+	if len(all) != 1 || !strings.HasPrefix(all[0].todo, "have one of them leave alone what the other wants") {
+		t.Errorf("%+v", all)
 	}
 }

@@ -199,7 +199,7 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
-		if text := nextRound(r, now); text != "" && (as.wide || r.Source == "") {
+		if text := nextRound(r, now); text != "" && (as.wide || r.Scheduled || r.Source == "") {
 			if err := note(w, r.Name, text, as); err != nil {
 				return err
 			}
@@ -209,7 +209,7 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
-		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
+		if r.LastError != nil && !isRecent(r.LastError, now) {
 			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err
 			}
@@ -241,15 +241,18 @@ func gathered(r control.RuleStatus, now time.Time) string {
 		r.Gathered, until(now, r.NextEvent))
 }
 
-// nextRound returns when a rule hears of all its members again, or "" if it does not, or waits.
+// nextRound returns when a rule sees all its members again, by its schedule or its resync, or "" if it
+// does not, or waits.
 func nextRound(r control.RuleStatus, now time.Time) string {
 	switch {
 	case r.NextRound.IsZero(), r.State == control.RuleWaiting:
 		return ""
 	case r.Source == "":
 		return "its schedule's next moment is " + until(now, r.NextRound)
+	case r.Scheduled:
+		return "its schedule's next moment, for all members, is " + until(now, r.NextRound)
 	}
-	return "is told of all members " + until(now, r.NextRound)
+	return "its next resync, of all members, is " + until(now, r.NextRound)
 }
 
 // counted returns how many windows of a rule's count are open.

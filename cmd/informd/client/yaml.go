@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/informd/informd/engine/object/scan"
+	"github.com/informd/informd/internal/printable"
 )
 
 // yamlWriter writes JSON values as YAML, in the form of kubectl: keys are sorted, lists are not
@@ -203,7 +203,7 @@ func isBlock(s string) bool {
 		return false
 	}
 	for _, r := range s {
-		if r != '\n' && r != '\t' && !isPrintable(r) {
+		if r != '\n' && r != '\t' && !printable.IsVisible(r) {
 			return false
 		}
 	}
@@ -233,7 +233,7 @@ func (w *yamlWriter) block(s string, spaces int) {
 // appendLine appends a string as one line.
 func appendLine(b []byte, s string) []byte {
 	switch {
-	case !isString(s) || strings.ContainsFunc(s, func(r rune) bool { return !isPrintable(r) }):
+	case !isString(s) || strings.ContainsFunc(s, func(r rune) bool { return !printable.IsVisible(r) }):
 		return appendQuoted(b, s)
 	case isPlain(s):
 		return append(b, s...)
@@ -272,7 +272,7 @@ var reserved = map[string]bool{
 	"off": true, "null": true,
 }
 
-// isPlain reports whether a printable s can stand without quotes.
+// isPlain reports whether a visible s can stand without quotes.
 func isPlain(s string) bool {
 	if strings.HasPrefix(s, "---") || strings.HasPrefix(s, "...") { // ends a document
 		return false
@@ -283,10 +283,6 @@ func isPlain(s string) bool {
 	return !strings.ContainsRune(`-?:,[]{}#&*!|>'"%@`+"`"+` `, rune(s[0])) &&
 		!strings.Contains(s, ": ") && !strings.Contains(s, " #") &&
 		!strings.HasSuffix(s, ":") && !strings.HasSuffix(s, " ")
-}
-
-func isPrintable(r rune) bool {
-	return r >= ' ' && r <= '~' || r >= 0xa0 && r != 0xfeff && unicode.IsPrint(r)
 }
 
 // appendQuoted appends a string between double quotes.
@@ -301,7 +297,7 @@ func appendQuoted(b []byte, s string) []byte {
 			b = append(b, `\n`...)
 		case r == '\t':
 			b = append(b, `\t`...)
-		case isPrintable(r):
+		case printable.IsVisible(r):
 			b = utf8.AppendRune(b, r)
 		default:
 			escape, width := byte('x'), 2

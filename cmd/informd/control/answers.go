@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // maxBody bounds the body of a request, in bytes. The ids of 10,000 letters fit.

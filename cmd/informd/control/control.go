@@ -25,8 +25,8 @@ import (
 
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // ErrNotFound is wrapped by a Backend's errors if there is nothing of that name.
@@ -246,8 +246,10 @@ type RuleStatus struct {
 	// NextRound is when the rule is told of all members again, by its schedule or its resync. For a
 	// rule without a source, it is the next moment of its schedule.
 	NextRound time.Time `json:"nextRound,omitzero"`
-	Paused    bool      `json:"paused"`
-	State     string    `json:"state"` // active, paused, waiting or blocked
+	// Scheduled says that NextRound is a moment of the rule's schedule.
+	Scheduled bool   `json:"scheduled,omitempty"`
+	Paused    bool   `json:"paused"`
+	State     string `json:"state"` // active, paused, waiting or blocked
 	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.
@@ -264,8 +266,11 @@ type ExpressionError struct {
 	Reason string    `json:"reason"`
 	Object string    `json:"object,omitempty"` // NAMESPACE/NAME, or NAME
 	At     time.Time `json:"at"`
-	// Fault says what it comes from: the expression, the object, a bound or informd.
+	// Fault says what it comes from: the expression, the object, a past state of it, a bound or
+	// informd.
 	Fault string `json:"fault,omitempty"`
+	// Over says that the fault was the object's, and that it is gone or evaluates well by now.
+	Over bool `json:"over,omitempty"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and
@@ -366,22 +371,13 @@ type Events struct {
 }
 
 // Event is what has become of a change of an object for a rule, or of an attempt at its delivery. It
-// holds nothing of the object's content. Its many fields are its JSON.
+// holds nothing of the object's content.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Rule    string    `json:"rule"`
 	Handler string    `json:"handler"`
 	Object  string    `json:"object"` // NAMESPACE/NAME, or NAME
-	Event   string    `json:"event"`  // the type of the change
-	// What has happened. Of a change: selected, gathered, undecided, events, when, count, rounds, own,
-	// failed or waits. Of an attempt: sent, done, retry, lost, reject, dead or cancelled.
-	What string `json:"what"`
-	ID   string `json:"id"` // of the event, if the change is one
-	// The following fields are those of an attempt. LatencySeconds is the time since the change was
-	// selected.
-	Attempt         int     `json:"attempt,omitempty"`
-	DurationSeconds float64 `json:"durationSeconds,omitempty"`
-	LatencySeconds  float64 `json:"latencySeconds,omitempty"`
+	explain.Outcome
 }
 
 // Resynced is the result of a resync.

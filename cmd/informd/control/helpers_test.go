@@ -272,7 +272,7 @@ func (b *backend) Events(rule string, after uint64) (Events, error) {
 		return Events{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
-	event := Event{Time: at, Rule: "settings", Handler: "oncall", Object: "shop/web-0", Event: "updated", What: "selected", ID: "settings/1/updated/7"}
+	event := Event{Time: at, Rule: "settings", Handler: "oncall", Object: "shop/web-0", Outcome: explain.Outcome{Event: "updated", What: "selected", ID: "settings/1/updated/7"}}
 	declined, sent, done := event, event, event
 	declined.Object, declined.What = "shop/web-1", "when"
 	sent.What, sent.Attempt = "sent", 2

@@ -97,7 +97,7 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	// Without the letters the count is 0; informd dead list shows the error.
 	letters, _ := b.engine.Letters()
-	dead, healed := countLetters(letters, b.current.plan.Load().Rules)
+	dead, healed := countLetters(letters, b.current.plan().Rules)
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		one := control.RuleStatus{
@@ -108,7 +108,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
-			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound,
+			Pending: r.Pending, NextDue: r.NextDue, NextRound: r.NextRound, Scheduled: r.IsScheduled,
 			Gathered: r.Gathered, NextEvent: r.NextEvent,
 			Windows: r.Windows, Misfits: b.fitting.misfits(r.Name),
 		}
@@ -143,7 +143,7 @@ func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
 		return nil
 	}
 	return &control.ExpressionError{
-		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault),
+		Reason: e.Reason, Object: e.Key.String(), At: e.At, Fault: string(e.Fault), Over: e.IsOver,
 	}
 }
 
@@ -212,7 +212,7 @@ func (b *backend) Objects(q control.Query) (control.Found, error) {
 		return control.Found{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
 	}
 	selection := control.Found{}
-	for _, s := range b.current.plan.Load().Sources {
+	for _, s := range b.current.plan().Sources {
 		if s.Name == q.Source {
 			selection.Secret, selection.Kept = isSecret(s.Resource), kept(s)
 		}
@@ -384,9 +384,7 @@ func (b *backend) Events(rule string, after uint64) (control.Events, error) {
 		h := &happenings[i]
 		out.Items = append(out.Items, control.Event{
 			Time: h.At, Rule: h.Rule, Handler: h.Handler, Object: h.Key.String(),
-			Event: h.Type.String(), What: h.Verdict.String(), ID: h.ID(h.Rule),
-			Attempt:         h.Attempt,
-			DurationSeconds: h.Duration.Seconds(), LatencySeconds: h.Latency.Seconds(),
+			Outcome: explain.OutcomeOf(h.Rule, &h.Entry),
 		})
 	}
 	return out, notFound(err)

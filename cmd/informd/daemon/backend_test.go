@@ -134,7 +134,7 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	now := &current{engine: eng, handlers: hosts}
-	now.plan.Store(compiled)
+	now.running.Store(&running{plan: compiled})
 	d.cached.read(now.names, eng)
 	dir, err := os.MkdirTemp("", "c") // a socket's path is to be short
 	if err != nil {

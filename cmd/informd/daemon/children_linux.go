@@ -1,12 +1,11 @@
 package daemon
 
 import (
-	"bytes"
-	"fmt"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 const (
@@ -32,37 +31,12 @@ func endChildren() {
 	}
 }
 
-// descendants returns the processes below one, parents first.
+// descendants returns the living processes below one, parents first.
 func descendants(of int) (all []int) {
-	children := make(map[int][]int)
-	entries, _ := os.ReadDir("/proc") // without it, nothing is found
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+	for _, p := range procfs.Below(of) {
+		if !p.HasEnded() {
+			all = append(all, p.PID)
 		}
-		if parent, ok := parentOf(pid); ok {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	all = children[of]
-	for n := 0; n < len(all); n++ {
-		all = append(all, children[all[n]]...)
 	}
 	return all
-}
-
-// parentOf reads the parent of a process that lives: the second field behind the name, which ends with the last
-// bracket.
-func parentOf(pid int) (parent int, ok bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 || string(fields[0]) == "Z" { // dead, and nobody has asked how
-		return 0, false
-	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	return parent, err == nil
 }

@@ -32,21 +32,27 @@ type current struct {
 	engine   *engine.Engine
 	handlers *handlers
 	folders  *launch.Folders
-	handler  *reloader // of single handlers
 	fitting  *fitting
 	rights   *permissions
 	metrics  *metrics
 	log      *slog.Logger
-	started  []config.Handler // the handlers that the daemon started with
-	loaded   string           // the fingerprint of the manifests that it started with
+	loaded   string // the fingerprint of the manifests that the daemon started with
 	kinds    *kinds
 
-	plan atomic.Pointer[plan.Plan]
-	last atomic.Pointer[control.LastReload] // nil before the first
+	running atomic.Pointer[running]            // changes only under mu
+	last    atomic.Pointer[control.LastReload] // nil before the first
 
-	mu  sync.Mutex     // one reload at a time; held while handlers of another plan are launched
-	cfg *config.Config // what plan is compiled from; guarded by mu
+	mu sync.Mutex // one reload at a time; held while handlers of another plan are launched
 }
+
+// running is what the daemon runs. It is immutable.
+type running struct {
+	cfg  *config.Config
+	plan *plan.Plan // compiled from cfg
+}
+
+// plan returns the plan that the daemon runs.
+func (c *current) plan() *plan.Plan { return c.running.Load().plan }
 
 // reloadWait bounds how long a reload waits for informers of changed rules to catch up.
 const reloadWait = 30 * time.Second
@@ -104,7 +110,7 @@ func (c *current) load(ctx context.Context) (*config.Config, *plan.Plan, error) 
 func (c *current) switchTo(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan,
 ) (control.ReloadedAll, error) {
-	if c.needsFolders(compiled) {
+	if !c.folders.Admit(compiled.Handlers...) {
 		return control.ReloadedAll{}, refuse("%s", usersNeedRestart)
 	}
 	next, err := c.handlers.next(compiled.Handlers)
@@ -126,10 +132,8 @@ func (c *current) switchTo(
 		}
 		return control.ReloadedAll{}, refused
 	}
-	before := c.plan.Swap(compiled)
-	c.cfg = cfg
+	before := c.running.Swap(&running{cfg, compiled}).plan
 	c.metrics.begin(compiled)
-	c.handler.follow(cfg, compiled)
 	c.fitting.set(cfg)
 	replaced := c.handlers.adopt(next, func() {
 		ended()
@@ -167,7 +171,7 @@ func (c *current) switchTo(
 
 // forget forgets the counts of rules and handlers that a plan had, and that are gone.
 func (c *current) forget(before *plan.Plan) {
-	now := c.plan.Load()
+	now := c.plan()
 	var rules, handlers []string
 	for _, r := range before.Rules {
 		is := func(other *plan.Rule) bool { return other.Name == r.Name }
@@ -222,7 +226,7 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		Metrics: control.Changes(v.Metrics),
 		Rules:   make([]control.PlannedRule, 0, len(v.Rules)),
 	}
-	if c.needsFolders(compiled) {
+	if !c.folders.Admit(compiled.Handlers...) {
 		out.Problem = usersNeedRestart
 	}
 	asking, cancel := context.WithTimeout(ctx, rightsWait)
@@ -271,11 +275,6 @@ const rightsWait = 10 * time.Second
 const usersNeedRestart = "a handler has a user now, and none had one when informd started, " +
 	"so informd's folders are closed to other users: restart informd"
 
-// needsFolders reports whether handlers need folders that other users can pass through.
-func (c *current) needsFolders(p *plan.Plan) bool {
-	return !launch.OtherUsers(c.started) && launch.OtherUsers(p.Handlers)
-}
-
 // mayPass is the code of a reload that failed for a reason that may pass, such as an informer that
 // has not caught up.
 const mayPass = http.StatusServiceUnavailable
@@ -322,7 +321,7 @@ func (t *tries) areDue(of string, now time.Time) bool {
 
 // names returns the names of the sources, sorted.
 func (c *current) names() (names []string) {
-	for _, s := range c.plan.Load().Sources {
+	for _, s := range c.plan().Sources {
 		names = append(names, s.Name)
 	}
 	slices.Sort(names)

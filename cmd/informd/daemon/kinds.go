@@ -156,11 +156,12 @@ func (c *current) awaitKinds(ctx context.Context) {
 func (c *current) nameKinds(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.cfg.Unnamed()) == 0 {
+	now := c.running.Load()
+	if len(now.cfg.Unnamed()) == 0 {
 		return nil
 	}
-	cfg, compiled, err := c.kinds.named(ctx, c.cfg, c.plan.Load())
-	if err != nil || cfg == c.cfg || len(cfg.Unnamed()) == len(c.cfg.Unnamed()) {
+	cfg, compiled, err := c.kinds.named(ctx, now.cfg, now.plan)
+	if err != nil || cfg == now.cfg || len(cfg.Unnamed()) == len(now.cfg.Unnamed()) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, kindsWait)

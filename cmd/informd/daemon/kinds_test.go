@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
@@ -62,10 +63,10 @@ func TestKindsThatComeLater(t *testing.T) {
 	var log strings.Builder
 	to := slog.New(slog.NewTextHandler(&log, nil))
 	now := &current{
-		engine: eng, handlers: new(handlers), handler: new(reloader), fitting: new(fitting), metrics: newMetrics("test", true),
-		log: to, kinds: newKinds(cluster.Discovery, to), cfg: cfg,
+		engine: eng, handlers: new(handlers), folders: new(launch.Folders), fitting: new(fitting), metrics: newMetrics("test", true),
+		log: to, kinds: newKinds(cluster.Discovery, to),
 	}
-	now.plan.Store(compiled)
+	now.running.Store(&running{cfg, compiled})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- eng.Run(ctx) }()
@@ -85,7 +86,7 @@ func TestKindsThatComeLater(t *testing.T) {
 		status := eng.Status().Rules[0]
 		return strings.Contains(status.Failure, why)
 	})
-	if err := now.nameKinds(ctx); err != nil || now.cfg != cfg {
+	if err := now.nameKinds(ctx); err != nil || now.running.Load().cfg != cfg {
 		t.Errorf("a rule was switched to a kind that is not served: %v", err)
 	}
 	if len(acted) > 0 {
@@ -93,7 +94,7 @@ func TestKindsThatComeLater(t *testing.T) {
 	}
 
 	server.Serve(sheep, "Sheep", true)
-	if err := now.nameKinds(ctx); err != nil || now.cfg == cfg {
+	if err := now.nameKinds(ctx); err != nil || now.running.Load().cfg == cfg {
 		t.Fatalf("the rule was not switched to it: %v", err)
 	}
 	select {
@@ -119,7 +120,7 @@ func TestKindsThatComeLater(t *testing.T) {
 	if read, _, err := now.kinds.named(ctx, cfg, compiled); err != nil || len(read.Unnamed()) != 1 {
 		t.Errorf("it is not served any more, and its resource is known: %v", err)
 	}
-	next, p := now.cfg, now.plan.Load()
+	next, p := now.running.Load().cfg, now.plan()
 	if again, samePlan, err := now.kinds.named(ctx, next, p); again != next || samePlan != p || err != nil {
 		t.Errorf("what is named was asked for again: %v", err)
 	}

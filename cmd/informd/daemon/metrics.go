@@ -252,6 +252,10 @@ var (
 		"Open windows of the rule's count, with changes that count.", "rule")
 	ruleNextRound = desc("informd_rule_next_round_timestamp_seconds",
 		"When the rule is told of all members again, by its schedule or its resync.", "rule")
+	ruleActed = desc("informd_rule_acted_total",
+		"Events for which the rule performed actions of its own.", "rule")
+	ruleIdle = desc("informd_rule_idle_total",
+		"Events for which the rule had no action of its own to perform.", "rule")
 	rulePaused = desc("informd_rule_paused", "1 while an operator has paused the rule.", "rule")
 	ruleSlowed = desc("informd_rule_slowed",
 		"1 while informd holds back the rule's events, because what it writes does not last.", "rule")
@@ -304,7 +308,7 @@ var (
 func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceHeard, sourceSkipped, indexErrors,
-		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
+		ruleMatches, ruleErrors, ruleOwn, ruleActed, ruleIdle, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
 		ruleShortened, ruleAway, ruleDropped, rulePaused, ruleSlowed, ruleLetters,
 		rulePending, ruleNextDue, ruleGathered, ruleNextEvent, ruleWindows, ruleNextRound,
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
@@ -407,6 +411,8 @@ func (c *engineCollector) collectRules(
 		counter(ruleMatches, r.Matches, r.Name)
 		counter(ruleErrors, r.Errors, r.Name)
 		counter(ruleOwn, r.Own, r.Name)
+		counter(ruleActed, r.Acted, r.Name)
+		counter(ruleIdle, r.Idle, r.Name)
 		counter(ruleShortened, r.Queue.Shortened, r.Name)
 		counter(ruleDropped, r.Queue.Dropped, r.Name)
 		if status.IsLoading { // what follows is in the saved state

@@ -47,7 +47,7 @@ func TestSeriesOfWhatIsGone(t *testing.T) {
 			m.acted(action.Done{By: action.By{Rule: name, Handler: to}, Verb: "apply"})
 		}
 		now := &current{metrics: m}
-		now.plan.Store(c.now)
+		now.running.Store(&running{plan: c.now})
 		now.forget(before)
 		for name, isThere := range map[string]bool{rule: c.isThere, handler: c.isThere, "other": true} {
 			if n := series(t, m.registry, name); (n > 0) != isThere {

@@ -19,30 +19,20 @@ import (
 )
 
 // reloader restarts a handler with its current manifest: its process and its rights, nothing else
-// of the plan.
+// of the plan. It works beside current, whose reload takes up everything: reloads of several
+// handlers run at the same time, and none waits for informers.
 type reloader struct {
 	// load reads the manifests.
 	load    func(context.Context) (*config.Config, error)
+	running func() *running
 	process func(name string) (reloadable, bool)
 	allow   func(config.Handler) (done func(stands bool))
+	folders *launch.Folders
 	dryRun  bool
 	log     *slog.Logger
 
-	mu      sync.Mutex               // guards the fields below
-	turns   map[string]chan struct{} // by handler; holds a token during a reload
-	began   *config.Config           // what the manifests said when they were last taken up
-	started []config.Handler         // the handlers of the plan then
-	sources []string                 // the names of the sources then
-}
-
-// follow notes what the daemon runs from now on.
-func (r *reloader) follow(cfg *config.Config, compiled *plan.Plan) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.began, r.started, r.sources = cfg, compiled.Handlers, nil
-	for _, s := range compiled.Sources {
-		r.sources = append(r.sources, s.Name)
-	}
+	mu    sync.Mutex               // guards turns
+	turns map[string]chan struct{} // by handler; holds a token during a reload
 }
 
 // reloadable is a handler whose process can be replaced.
@@ -55,11 +45,9 @@ type reloadable interface {
 // changes nothing. Reloads of one handler run one after the other, and each reads the manifests
 // when its turn comes, so the last one gets the newest.
 func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
-	r.mu.Lock()
-	began, started, sources := r.began, r.started, r.sources
-	r.mu.Unlock()
-	before, running := handlerNamed(started, name)
-	if running {
+	began := r.running()
+	before, isRunning := began.plan.Handler(name)
+	if isRunning {
 		turn := r.turn(name)
 		select {
 		case turn <- struct{}{}:
@@ -75,9 +63,9 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	now, written := cfg.Handler(name)
 	process, ok := r.process(name)
 	switch {
-	case !running && !written:
+	case !isRunning && !written:
 		return control.Reloaded{}, control.ErrNotFound
-	case !running:
+	case !isRunning:
 		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd "+
 			"read its manifests; informd reload takes up new rules and handlers", name)
 	case !written:
@@ -92,7 +80,7 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	case !ok || r.dryRun && now.Builtin != "log":
 		return control.Reloaded{}, refuse("handler %s was not reloaded: "+
 			"this informd is a dry run, which starts no handler but log", name)
-	case now.User != "" && !launch.OtherUsers(started):
+	case !r.folders.Admit(now):
 		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user now, "+
 			"and no handler had one when informd started, "+
 			"so informd's folders are closed to other users; restart informd", name)
@@ -112,8 +100,8 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	}
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
-	said := notes(before, now, sources)
-	if changes := config.Changes(began, cfg); len(changes) > 0 {
+	said := notes(before, now, began.plan)
+	if changes := config.Changes(began.cfg, cfg); len(changes) > 0 {
 		said = append(said, "a reload of a handler changes that one; informd reload takes up these, too: "+
 			atMost(5, changes))
 	}
@@ -142,7 +130,7 @@ func (r *reloader) turn(name string) chan struct{} {
 var errCalledOff = errors.New("called off: the command that asked for it has ended")
 
 // notes returns what a reload did not apply, and which variables are missing.
-func notes(before, now config.Handler, sources []string) (notes []string) {
+func notes(before, now config.Handler, running *plan.Plan) (notes []string) {
 	var fields []string
 	if before.Concurrency != now.Concurrency {
 		fields = append(fields, "concurrency")
@@ -157,7 +145,9 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 		notes = append(notes, strings.Join(fields, ", ")+": informd reload takes that up")
 	}
 	for _, source := range now.Read {
-		if name := source.String(); !slices.Contains(sources, name) {
+		name := source.String()
+		isNamed := func(s *plan.Source) bool { return s.Name == name }
+		if !slices.ContainsFunc(running.Sources, isNamed) {
 			notes = append(notes, "access.read: source "+name+
 				" is new: informd reload takes that up")
 		}
@@ -178,10 +168,6 @@ func atMost(n int, texts []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(texts[:n], ", "), more)
 	}
 	return strings.Join(texts, ", ")
-}
-
-func handlerNamed(handlers []config.Handler, name string) (config.Handler, bool) {
-	return (&config.Config{Handlers: handlers}).Handler(name)
 }
 
 func refuse(format string, args ...any) error {

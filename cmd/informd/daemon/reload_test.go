@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
@@ -87,6 +88,11 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	folders, err := launch.NewFolders(compiled.Handlers, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(folders.Remove)
 	p = new(process)
 	r = &reloader{
 		load: func(context.Context) (*config.Config, error) {
@@ -96,8 +102,9 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 		log:     slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 		allow:   p.allow,
+		running: func() *running { return &running{cfg, compiled} },
+		folders: folders,
 	}
-	r.follow(cfg, compiled)
 	return r, p, write
 }
 
@@ -186,9 +193,9 @@ func TestReloadRefused(t *testing.T) {
 		{name: "a dry run's handler", handler: "oncall", change: func(r *reloader, _ *process) {
 			r.process = func(string) (reloadable, bool) { return nil, false }
 		}, want: "this informd is a dry run"},
-		{name: "a user that is new", handler: "oncall", manifests: reloadable1 + asNobody, change: func(r *reloader, _ *process) { r.started[0].User = "" },
+		{name: "a user that is new", handler: "oncall", manifests: reloadable1 + asNobody, change: func(r *reloader, _ *process) { r.folders = new(launch.Folders) },
 			want: "no handler had one when informd started"},
-		{name: "one that is elsewhere", handler: "oncall", change: func(r *reloader, _ *process) { r.started[0].Remote = &config.Remote{} },
+		{name: "one that is elsewhere", handler: "oncall", change: func(r *reloader, _ *process) { r.running().plan.Handlers[0].Remote = &config.Remote{} },
 			want: "handler oncall runs elsewhere: roll it out there"},
 		{name: "one that has moved", handler: "oncall",
 			manifests: strings.Replace(reloadable1, `command: [./oncall, "1"]`, `{address: "dns:///oncall:1", tls: {ca: a, cert: b, key: c}}`, 1),
@@ -222,6 +229,23 @@ func TestReloadRefused(t *testing.T) {
 				t.Error("it may by now what the manifest says")
 			}
 		})
+	}
+}
+
+// informd's folders stay open to other users if a handler had one when informd started, also once
+// none has.
+func TestReloadGivesUserBack(t *testing.T) {
+	r, p, write := reloading(t)
+	began := *r.running()
+	withoutUser := *began.plan
+	withoutUser.Handlers = slices.Clone(began.plan.Handlers)
+	for i := range withoutUser.Handlers {
+		withoutUser.Handlers[i].User = ""
+	}
+	r.running = func() *running { return &running{began.cfg, &withoutUser} }
+	write(reloadable1 + asNobody)
+	if _, err := r.reload(t.Context(), "oncall"); err != nil || len(p.specs) != 1 {
+		t.Errorf("%v; %d reloads", err, len(p.specs))
 	}
 }
 

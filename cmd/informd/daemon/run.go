@@ -203,22 +203,20 @@ func run(
 		return err
 	}
 	handlers.isConfidential, handlers.seesSecrets = eng.IsConfidential, eng.SeesSecrets
-	reloader := &reloader{
-		dryRun: flags.dryRun, log: log,
-		process: handlers.reloadable, allow: eng.Allow,
-	}
-	reloader.follow(cfg, compiled)
 	now := &current{
 		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
-		handler: reloader, log: log, started: compiled.Handlers, rights: lacks,
-		loaded: flags.loaded, metrics: metrics, kinds: named, cfg: cfg,
+		log: log, rights: lacks, loaded: flags.loaded, metrics: metrics, kinds: named,
 	}
-	reloader.load = func(ctx context.Context) (*config.Config, error) {
-		cfg, _, err := now.load(ctx)
-		return cfg, err
+	now.running.Store(&running{cfg, compiled})
+	reloader := &reloader{
+		load: func(ctx context.Context) (*config.Config, error) {
+			cfg, _, err := now.load(ctx)
+			return cfg, err
+		},
+		running: now.running.Load, process: handlers.reloadable, allow: eng.Allow,
+		folders: folders, dryRun: flags.dryRun, log: log,
 	}
-	now.plan.Store(compiled)
-	lacks.follow(now.plan.Load, eng)
+	lacks.follow(now.plan, eng)
 	metrics.registry.MustRegister(lacks.gauge())
 	cache.read(now.names, eng)
 	metrics.watch(eng, handlers, now.last.Load, restConfig)

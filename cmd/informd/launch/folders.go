@@ -23,6 +23,7 @@ import (
 // can remove the folders of a daemon that was killed.
 type Folders struct {
 	run, temp *folder
+	isOpen    bool   // other users can pass through
 	version   string // of informd
 }
 
@@ -34,7 +35,8 @@ type Folders struct {
 // other users.
 func NewFolders(configured []config.Handler, version string) (*Folders, error) {
 	mode := fs.FileMode(0o700)
-	if OtherUsers(configured) {
+	isOpen := slices.ContainsFunc(configured, hasUser)
+	if isOpen {
 		mode = 0o711
 	}
 	run, err := makeFolder("sockets", mode, os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp")
@@ -46,13 +48,16 @@ func NewFolders(configured []config.Handler, version string) (*Folders, error) {
 		run.remove()
 		return nil, err
 	}
-	return &Folders{run, temp, version}, nil
+	return &Folders{run, temp, isOpen, version}, nil
 }
 
-// OtherUsers reports whether a handler runs as a user of its own.
-func OtherUsers(handlers []config.Handler) bool {
-	return slices.ContainsFunc(handlers, func(h config.Handler) bool { return h.User != "" })
+// Admit reports whether the users of all these handlers can reach the handlers' own folders.
+func (f *Folders) Admit(handlers ...config.Handler) bool {
+	return f.isOpen || !slices.ContainsFunc(handlers, hasUser)
 }
+
+// hasUser reports whether a handler runs as a user of its own.
+func hasUser(h config.Handler) bool { return h.User != "" }
 
 // Options returns the host's options for a handler that uses the folders. A nil log discards.
 func (f *Folders) Options(log *slog.Logger) host.Options {

@@ -19,12 +19,15 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/handler/nearest"
 	"github.com/informd/informd/plugins/host/cache"
 )
 
-// madeUpCache is a cache that a file describes, by the names of its sources. It does not change.
+// madeUpCache is a cache that a file describes, by the names of its sources. It does not change. It
+// holds objects as the engine does, because rules look into it as well. package cache serves it to a
+// handler that is tried, and package handlertest, which must not import the engine, serves what
+// forCheck returns to one that is checked.
 type madeUpCache map[string]*madeUpSource
 
 // madeUpSource is one source. Its objects are in the order of their namespaces, then of their

@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // madeUpRule is the rule of events that name none.

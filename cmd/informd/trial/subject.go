@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/nearest"
 	"github.com/informd/informd/plugins/host"
 )
 

@@ -337,29 +337,18 @@ func awaitRunning(ctx context.Context, h tried, hasRun bool) error {
 	}
 }
 
-// outcome is what a handler answered to an event, as -o json prints it.
-type outcome struct {
-	Line       int              `json:"line,omitempty"` // of the input that the event begins on
-	ID         string           `json:"id"`
-	Event      string           `json:"event"`
-	Object     string           `json:"object"`           // RESOURCE NAMESPACE/NAME
-	Result     string           `json:"result"`           // done, retry or reject
-	Reason     string           `json:"reason,omitempty"` // of a retry or reject
-	RetryAfter string           `json:"retryAfter,omitempty"`
-	Actions    []handler.Action `json:"actions,omitempty"` // informd would perform them
-	Batch      int              `json:"batch,omitempty"`   // events that were sent together
-	Seconds    float64          `json:"seconds"`
-}
+// outcome is what a handler answered to an event.
+type outcome struct{ wire.Verdict }
 
 // newOutcome returns the outcome of an event that was sent together with others, or alone: batch is
 // 1 then.
 func newOutcome(ev read, a answered, batch int) outcome {
 	err := a.err
-	o := outcome{
+	o := outcome{wire.Verdict{
 		Line: ev.at.line, ID: ev.ID, Event: ev.Event.Event,
-		Object: target(ev.Resource, ev.Namespace, ev.Name), Result: "done",
+		Object: wire.ObjectName(ev.Resource, ev.Namespace, ev.Name), Result: "done",
 		Actions: a.answer.Actions, Seconds: a.took.Seconds(),
-	}
+	}}
 	if batch > 1 {
 		o.Batch = batch
 	}
@@ -413,7 +402,7 @@ func (o outcome) text(n, of int, ev read) string {
 				contents = item.Payload
 			}
 			line := fmt.Sprintf("%s %s %s", cli.Printable(item.Event),
-				cli.Printable(target(item.Resource, item.Namespace, item.Name)), shown(contents))
+				cli.Printable(wire.ObjectName(item.Resource, item.Namespace, item.Name)), shown(contents))
 			fmt.Fprintf(&b, "  %-8s %s\n", "item", strings.TrimSpace(line))
 		}
 		if n > maxItems {
@@ -433,7 +422,7 @@ func (o outcome) text(n, of int, ev read) string {
 	}
 	fmt.Fprintf(&b, "  %-8s %s (%s)\n", "answer", answer, took)
 	for _, a := range o.Actions {
-		fmt.Fprintf(&b, "  %-8s %s %s", "action", a.Verb, target(a.Resource, a.Namespace, a.Name))
+		fmt.Fprintf(&b, "  %-8s %s %s", "action", a.Verb, wire.ObjectName(a.Resource, a.Namespace, a.Name))
 		switch {
 		case a.Verb == handler.ActionEvent:
 			fmt.Fprintf(&b, " %s: %s", cli.Printable(a.Reason), cli.Printable(a.Message))
@@ -460,18 +449,4 @@ func shown(value json.RawMessage) string {
 		return printable.Line(string(value), maxShown)
 	}
 	return printable.Line(compact.String(), maxShown)
-}
-
-// target names an object: v1/pods shop/web-0.
-func target(r handler.Resource, namespace, name string) string {
-	var parts []string
-	for _, part := range []string{r.Group, r.Version, r.Resource} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	if namespace != "" {
-		name = namespace + "/" + name
-	}
-	return strings.TrimSpace(strings.Join(parts, "/") + " " + name)
 }

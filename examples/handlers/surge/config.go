@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,10 +8,10 @@ import (
 
 // config is what the manifest says under config.
 type config struct {
-	File      string   `json:"file"`
-	Threshold int      `json:"threshold"`
-	Window    duration `json:"window"`
-	Repeat    duration `json:"repeat"`
+	File      string        `json:"file"`
+	Threshold int           `json:"threshold"`
+	Window    time.Duration `json:"window"`
+	Repeat    time.Duration `json:"repeat"`
 }
 
 const schema = `{
@@ -32,41 +30,26 @@ const schema = `{
   }
 }`
 
-// parseConfig reads a config strictly and returns everything that is wrong with it, one error each.
-func parseConfig(raw json.RawMessage) (config, error) {
-	c := config{Threshold: 3, Window: duration(10 * time.Minute), Repeat: duration(time.Hour)}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return config{}, err
-	}
+// defaults is what counts for fields that the manifest leaves out.
+var defaults = config{Threshold: 3, Window: 10 * time.Minute, Repeat: time.Hour}
+
+// Validate returns everything that is wrong with the values, one error each. handler.DecodeConfig
+// calls it.
+func (c config) Validate() error {
 	var problems []error
 	if c.File == "" {
 		problems = append(problems,
-			errors.New("file is required: the path that alerts are appended to"))
+			errors.New("file: required: the path that alerts are appended to"))
 	}
 	if c.Threshold < 1 {
 		problems = append(problems,
-			fmt.Errorf("threshold is %d; it must be at least 1", c.Threshold))
+			fmt.Errorf("threshold: is %d; it must be at least 1", c.Threshold))
 	}
 	if c.Window <= 0 {
-		problems = append(problems, errors.New("window must be longer than 0"))
+		problems = append(problems, errors.New("window: must be longer than 0"))
 	}
 	if c.Repeat < 0 {
-		problems = append(problems, errors.New("repeat must not be negative"))
+		problems = append(problems, errors.New("repeat: must not be negative"))
 	}
-	return c, errors.Join(problems...)
-}
-
-// duration is a time.Duration that is written "10m" in JSON.
-type duration time.Duration
-
-func (d *duration) UnmarshalJSON(b []byte) error {
-	var text string
-	if err := json.Unmarshal(b, &text); err != nil {
-		return fmt.Errorf("a duration is a string such as \"10m\": %w", err)
-	}
-	parsed, err := time.ParseDuration(text)
-	*d = duration(parsed)
-	return err
+	return errors.Join(problems...)
 }

@@ -34,7 +34,7 @@ func (s *surge) Describe() handler.Description {
 }
 
 func (s *surge) Configure(_ context.Context, raw json.RawMessage) error {
-	c, err := parseConfig(raw)
+	c, err := handler.DecodeConfig(raw, defaults)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *surge) Configure(_ context.Context, raw json.RawMessage) error {
 	if err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	s.counter = newCounter(c.Threshold, time.Duration(c.Window), time.Duration(c.Repeat))
+	s.counter = newCounter(c.Threshold, c.Window, c.Repeat)
 	return nil
 }
 

@@ -125,13 +125,15 @@ func TestAlertNotWritten(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`{"file":"x"}`, ""},
-		{`{}`, "file is required: the path that alerts are appended to"},
-		{`{"file":"","threshold":0,"window":"0s"}`, "file is required: the path that alerts are appended to\n" +
-			"threshold is 0; it must be at least 1\nwindow must be longer than 0"},
-		{`{"file":"x","window":10}`, `a duration is a string such as "10m": json: cannot unmarshal number into Go value of type string`},
-		{`{"file":"x","windows":"10m"}`, `json: unknown field "windows"`},
+		{`{}`, "file: required: the path that alerts are appended to"},
+		{`{"file":"","threshold":0,"window":"0s"}`, "file: required: the path that alerts are appended to\n" +
+			"threshold: is 0; it must be at least 1\nwindow: must be longer than 0"},
+		{`{"repeat":"-1s","threshold":"3","window":10}`, "threshold: must be a whole number, not a string\n" +
+			`window: must be a duration such as "10s", not a number` + "\n" +
+			"file: required: the path that alerts are appended to\nrepeat: must not be negative"},
+		{`{"file":"x","windows":"10m"}`, `unknown field "windows", did you mean "window"? (known: file, repeat, threshold, window)`},
 	} {
-		_, err := parseConfig(json.RawMessage(c.config))
+		_, err := handler.DecodeConfig(json.RawMessage(c.config), defaults)
 		got := ""
 		if err != nil {
 			got = err.Error()

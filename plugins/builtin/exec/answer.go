@@ -15,8 +15,8 @@ import (
 // maxAnswer bounds the text of an answer, in bytes. informd takes actions of 8 MiB in one answer.
 const maxAnswer = 8 << 20
 
-// document is an answer as a command writes it. It is what a handler that is run by hand prints:
-// see serve.Main.
+// document is an answer as a command writes it: the fields of a wire.Verdict that say which event is
+// answered, and how.
 type document struct {
 	ID         string    `json:"id"` // of the event
 	Result     string    `json:"result"`

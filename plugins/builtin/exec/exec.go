@@ -36,7 +36,6 @@ import (
 	"syscall"
 
 	"github.com/informd/informd/plugins/builtin/internal/eventjson"
-	"github.com/informd/informd/plugins/builtin/internal/strict"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -68,25 +67,38 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "exec", ConfigSchema: json.RawMessage(schema)}
 }
 
+// config is a manifest's config.
+type config struct {
+	Command []string `json:"command"`
+	Answers bool     `json:"answers"`
+	Lines   bool     `json:"lines"`
+
+	_ struct{} `instead:"args: the arguments follow the program in command"`
+	_ struct{} `instead:"env: spec.env names variables to pass on"`
+	_ struct{} `instead:"script: write command: [sh, -c, \"…\"]"`
+}
+
+// Validate checks the command. handler.DecodeConfig calls it.
+func (c config) Validate() error {
+	_, err := check(c.Command)
+	return err
+}
+
 // Configure implements handler.Configurer. It refuses a command that does not exist, that is not
 // executable, or that the handler's sandbox keeps closed.
-func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
-	var command []string
-	var answers, inLines bool
-	decoding := strict.Decode(config, strict.Fields{
-		"command": &command, "answers": &answers, "lines": &inLines,
-		"args":   strict.Instead("the arguments follow the program in command"),
-		"env":    strict.Instead("spec.env names variables to pass on"),
-		"script": strict.Instead(`write command: [sh, -c, "…"]`),
-	})
-	path, err := check(command)
-	if err := strict.Join(decoding, err); err != nil {
+func (h *Handler) Configure(_ context.Context, raw json.RawMessage) error {
+	c, err := handler.DecodeConfig(raw, config{})
+	if err != nil {
 		return err
 	}
-	h.command, h.path, h.environment = command, path, inherited(os.Environ())
-	h.answers = answers
-	if inLines {
-		h.lines = newLines(path, command, h.environment)
+	path, err := check(c.Command)
+	if err != nil {
+		return err
+	}
+	h.command, h.path, h.environment = c.Command, path, inherited(os.Environ())
+	h.answers = c.Answers
+	if c.Lines {
+		h.lines = newLines(path, c.Command, h.environment)
 	}
 	keepDescriptors()
 	return nil

@@ -1,11 +1,10 @@
 package exec
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
-	"strings"
 	"testing"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // The number of a group belongs to it as long as its leader is not reaped. A signal that came later
@@ -16,9 +15,8 @@ func TestAwaitEndDoesNotReap(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitEnd(cmd.Process)
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-	if err != nil || !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("the command is not a zombie: %q, %v", stat, err)
+	if p, err := procfs.Read(cmd.Process.Pid); err != nil || p.State != 'Z' {
+		t.Errorf("the command is not a zombie: %+v, %v", p, err)
 	}
 	if err := cmd.Wait(); err != nil || !cmd.ProcessState.Success() {
 		t.Errorf("%v, %v", err, cmd.ProcessState)

@@ -22,7 +22,6 @@ import (
 
 	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/builtin/internal/eventjson"
-	"github.com/informd/informd/plugins/builtin/internal/strict"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -42,29 +41,41 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "log", ConfigSchema: json.RawMessage(schema)}
 }
 
+// config is a manifest's config.
+type config struct {
+	Path *string `json:"path"` // nil: standard output
+
+	_ struct{} `instead:"file: path names the file"`
+}
+
+// Validate checks that lines can be written to the path. handler.DecodeConfig calls it.
+func (c config) Validate() error {
+	switch {
+	case c.Path == nil:
+		return nil
+	case *c.Path == "":
+		return errors.New("path: must not be empty")
+	}
+	return checkPath(*c.Path)
+}
+
 // Configure implements handler.Configurer. It checks that lines can be written, but creates no
 // file: the first event does, because configs are also checked where nothing runs.
-func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
-	var path string
-	decoding := strict.Decode(config, strict.Fields{
-		"path": &path, "file": strict.Instead("path names the file"),
-	})
-	if decoding != nil && path == "" {
-		return decoding
-	}
-	if decoding != nil {
-		return strict.Join(decoding, checkPath(path))
-	}
-	out := newOutput(path)
-	if path == "" {
-		file, err := standardOutput()
-		if err != nil {
-			return err
-		}
-		out.file, out.whole, out.pipe = file, isRegular(file), openPipe(file)
-	} else if err := checkPath(path); err != nil {
+func (h *Handler) Configure(_ context.Context, raw json.RawMessage) error {
+	c, err := handler.DecodeConfig(raw, config{})
+	if err != nil {
 		return err
 	}
+	if c.Path != nil {
+		h.out = newOutput(*c.Path)
+		return nil
+	}
+	file, err := standardOutput()
+	if err != nil {
+		return err
+	}
+	out := newOutput("")
+	out.file, out.whole, out.pipe = file, isRegular(file), openPipe(file)
 	h.out = out
 	return nil
 }

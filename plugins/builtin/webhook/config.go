@@ -16,8 +16,41 @@ import (
 
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/rule"
-	"github.com/informd/informd/plugins/builtin/internal/strict"
+	"github.com/informd/informd/plugins/handler"
 )
+
+// settings is a manifest's config. It has many fields because the manifest has them.
+type settings struct {
+	URL       filled            `json:"url"`
+	Headers   map[string]string `json:"headers"`
+	Timeout   *time.Duration    `json:"timeout"`
+	Format    filled            `json:"format"`
+	Body      json.RawMessage   `json:"body"`
+	Secrets   map[string]string `json:"secrets"`
+	TokenFile filled            `json:"tokenFile"`
+	CAFile    filled            `json:"caFile"`
+	Insecure  bool              `json:"insecure"`
+	HMAC      *struct {
+		SecretFile filled `json:"secretFile"`
+		Header     filled `json:"header"`
+	} `json:"hmac"`
+
+	_ struct{} `instead:"template: the template stands in body, with format: template"`
+	_ struct{} `instead:"payload: the rule has the payload, and format: payload posts it"`
+	_ struct{} `instead:"token: tokenFile names a file with the token"`
+	_ struct{} `instead:"method: the method is always POST"`
+}
+
+// filled is a string that is not empty, if it is there.
+type filled string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *filled) UnmarshalText(text []byte) error {
+	if *f = filled(text); *f == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
 
 // config is a manifest's config, checked.
 type config struct {
@@ -70,25 +103,32 @@ const (
 // parse checks a config and the files that it names. The error lists everything that is wrong,
 // without any value.
 func parse(raw json.RawMessage) (*config, error) {
-	var c config
-	var address, caFile, secretFile, signature string
-	var headers map[string]string
-	var body json.RawMessage
-	decoding := strict.Decode(raw, strict.Fields{
-		"url": &address, "headers": &headers, "timeout": &c.timeout,
-		"format": &c.format, "body": &body, "secrets": &c.secrets,
-		"tokenFile": &c.tokenFile, "caFile": &caFile, "insecure": &c.insecure,
-		"hmac":     strict.Fields{"secretFile": &secretFile, "header": &signature},
-		"template": strict.Instead("the template stands in body, with format: template"),
-		"payload":  strict.Instead("the rule has the payload, and format: payload posts it"),
-		"token":    strict.Instead("tokenFile names a file with the token"),
-		"method":   strict.Instead("the method is always POST"),
-	})
+	s, err := handler.DecodeConfig(raw, settings{})
+	if err != nil {
+		return nil, err
+	}
+	return s.compile()
+}
+
+// Validate checks the values. handler.DecodeConfig calls it.
+func (s settings) Validate() error {
+	_, err := s.compile()
+	return err
+}
+
+func (s settings) compile() (*config, error) {
+	c := config{
+		format: string(s.Format), secrets: s.Secrets, tokenFile: string(s.TokenFile),
+		insecure: s.Insecure,
+	}
+	address, caFile := string(s.URL), string(s.CAFile)
 	t := newTemplates(c.secrets)
 	problems := []error{c.setURL(t, address)}
-	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
-		problems = append(problems,
-			fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
+	if s.Timeout != nil {
+		if c.timeout = *s.Timeout; c.timeout < minTimeout || c.timeout > maxTimeout {
+			problems = append(problems,
+				fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
+		}
 	}
 	if c.tokenFile != "" {
 		_, err := readToken(c.tokenFile)
@@ -97,23 +137,18 @@ func parse(raw json.RawMessage) (*config, error) {
 	if caFile != "" {
 		problems = append(problems, c.setRoots(caFile, address)...)
 	}
-	if has(raw, "hmac") {
-		problems = append(problems, c.setHMAC(secretFile, signature)...)
+	if s.HMAC != nil {
+		problems = append(problems,
+			c.setHMAC(string(s.HMAC.SecretFile), string(s.HMAC.Header))...)
 	}
-	problems = append(problems, c.setHeaders(t, headers)...)
-	problems = append(problems, c.setFormat(t, body)...)
+	problems = append(problems, c.setHeaders(t, s.Headers)...)
+	problems = append(problems, c.setFormat(t, s.Body)...)
 	problems = append(problems, c.checkSecrets()...)
 	problems = append(problems, c.checkEncryption(address))
-	if err := strict.Join(decoding, append(problems, t.problems...)...); err != nil {
+	if err := errors.Join(append(problems, t.problems...)...); err != nil {
 		return nil, err
 	}
 	return &c, nil
-}
-
-// has reports whether a config has a member that is not null.
-func has(raw json.RawMessage, name string) bool {
-	var members map[string]*json.RawMessage
-	return json.Unmarshal(raw, &members) == nil && members[name] != nil
 }
 
 // setFormat sets what the body of a request is.

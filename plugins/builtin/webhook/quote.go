@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/informd/informd/internal/printable"
 )
 
 // maxQuote bounds what a reject quotes of a response, in bytes. informd keeps 1 KiB of a reason.
@@ -32,7 +34,7 @@ func (c *config) quote(err error, header http.Header, body []byte, request *http
 	if len(body) == maxRead { // may end within a character
 		whole = strings.ToValidUTF8(whole, "")
 	}
-	text := strings.Join(strings.Fields(strings.Map(printable, whole)), " ")
+	text := strings.Join(strings.Fields(printable.Visible(whole)), " ")
 	if text == "" || !utf8.ValidString(whole) || strings.HasPrefix(text, "<") ||
 		strings.HasPrefix(header.Get("Content-Type"), "text/html") {
 		return err
@@ -51,14 +53,6 @@ func (c *config) quote(err error, header http.Header, body []byte, request *http
 		text = strings.ToValidUTF8(text[:maxQuote], "") + "…"
 	}
 	return fmt.Errorf("%w: %s", err, text)
-}
-
-// printable is for strings.Map: control characters become spaces.
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
 }
 
 // keys returns what the files of the config hold, the longest first. One that cannot be read any

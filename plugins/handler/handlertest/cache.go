@@ -1,7 +1,6 @@
 package handlertest
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/informd/informd/plugins/handler/wire"
 )
 
 // Source is one source of the cache that the handler reads.
@@ -52,7 +53,7 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 			}
 			s.all = append(s.all, o)
 		}
-		slices.SortFunc(s.all, func(a, b madeUpObject) int { return compareKeys(a.key, b.key) })
+		slices.SortFunc(s.all, func(a, b madeUpObject) int { return wire.CompareKeys(a.key, b.key) })
 		for index, values := range source.Indexes {
 			found := make(map[string][]madeUpObject)
 			for _, o := range s.all {
@@ -108,7 +109,7 @@ func (m madeUp) index(source, index string) (map[string][]madeUpObject, error) {
 // get returns an object by its key, or nil.
 func (s madeUpSource) get(key string) json.RawMessage {
 	i, found := slices.BinarySearchFunc(s.all, key, func(o madeUpObject, key string) int {
-		return compareKeys(o.key, key)
+		return wire.CompareKeys(o.key, key)
 	})
 	if !found {
 		return nil
@@ -147,30 +148,9 @@ func newMadeUpObject(text json.RawMessage) (madeUpObject, error) {
 		return madeUpObject{}, errors.New("it has no metadata.name")
 	}
 	return madeUpObject{
-		key:       keyOf(o.Metadata.Namespace, o.Metadata.Name),
+		key:       wire.Key(o.Metadata.Namespace, o.Metadata.Name),
 		namespace: o.Metadata.Namespace,
 		labels:    o.Metadata.Labels,
 		json:      text,
 	}, nil
-}
-
-func keyOf(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
-
-// compareKeys orders keys by their namespaces, then by their names. That is not the order of their
-// bytes: a-b/c comes after a/c.
-func compareKeys(a, b string) int {
-	split := func(key string) (namespace, name string) {
-		if namespace, name, ok := strings.Cut(key, "/"); ok {
-			return namespace, name
-		}
-		return "", key
-	}
-	aSpace, aName := split(a)
-	bSpace, bName := split(b)
-	return cmp.Or(strings.Compare(aSpace, bSpace), strings.Compare(aName, bName))
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -128,7 +129,7 @@ func (s *cacheService) Get(
 	if err != nil {
 		return nil, err
 	}
-	return &handlerpb.GetResponse{Object: source.get(keyOf(r.GetNamespace(), r.GetName()))}, nil
+	return &handlerpb.GetResponse{Object: source.get(wire.Key(r.GetNamespace(), r.GetName()))}, nil
 }
 
 // GetMany implements handlerpb.CacheServer.
@@ -201,7 +202,7 @@ func (s *cacheService) IndexValues(
 	if r.After != nil {
 		values = slices.DeleteFunc(values, func(v string) bool { return v <= r.GetAfter() })
 	}
-	values = values[:limited(len(values), r.GetLimit())]
+	values = values[:wire.Limited(len(values), r.GetLimit())]
 	return sendPages(values, func(values []string) error {
 		return to.Send(&handlerpb.ValuePage{Values: values})
 	})
@@ -209,23 +210,8 @@ func (s *cacheService) IndexValues(
 
 // part returns the objects whose keys come after one, at most limit of them; 0: all.
 func part(all []madeUpObject, after string, limit uint32) []madeUpObject {
-	if after != "" {
-		first := slices.IndexFunc(all, func(o madeUpObject) bool {
-			return compareKeys(o.key, after) > 0
-		})
-		if first < 0 {
-			return nil
-		}
-		all = all[first:]
-	}
-	return all[:limited(len(all), limit)]
-}
-
-func limited(n int, limit uint32) int {
-	if limit == 0 {
-		return n
-	}
-	return min(n, int(limit))
+	first, n := wire.Part(len(all), func(i int) string { return all[i].key }, after, limit)
+	return all[first : first+n]
 }
 
 func texts(objects []madeUpObject) (out [][]byte) {

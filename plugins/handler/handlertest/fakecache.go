@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 )
 
 // NewCache returns a cache with these sources, by their names, for Go tests that call a handler's
@@ -53,7 +54,7 @@ func (c fakeCache) Get(
 	if err := readError(ctx, err); err != nil {
 		return nil, false, err
 	}
-	object := opened.get(keyOf(namespace, name))
+	object := opened.get(wire.Key(namespace, name))
 	return slices.Clone(object), object != nil, nil
 }
 

@@ -6,6 +6,9 @@
 // receives ([Request]), and the elements of the cache's pages ([AppendElement]). Everything else
 // goes through the generated code. [Codec] is the one gRPC codec for all of it.
 //
+// It also has the keys of the cache's objects, their order ([CompareKeys]), and which part of them
+// an answer holds ([Part]); and answers as programs print them ([Verdict]).
+//
 // An Encoder writes bytes that protobuf reads as the same message, and a Request accepts exactly
 // what protobuf accepts. Tests hold both against google.golang.org/protobuf.
 //

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -72,7 +73,7 @@ func (f *fake) Open(ctx context.Context, name string) (Source, error) {
 
 func (s fakeSource) Get(namespace, name string) ([]byte, bool) {
 	for _, o := range s {
-		if space, n := splitKey(o.key); space == namespace && n == name {
+		if space, n := wire.SplitKey(o.key); space == namespace && n == name {
 			return []byte(o.json), true
 		}
 	}
@@ -95,7 +96,7 @@ func (s fakeSource) ByIndex(index, value string) (Objects, bool) {
 
 func (s fakeSource) IndexValues(index string) (values []string, ok bool) {
 	for _, o := range s {
-		_, name := splitKey(o.key)
+		_, name := wire.SplitKey(o.key)
 		values = append(values, name[:1])
 	}
 	slices.Sort(values)
@@ -107,7 +108,7 @@ func (s fakeSource) Indexes() []string { return []string{"byLetter"} }
 func (s fakeSource) filter(is func(namespace, name, json string) bool) fakeSource {
 	var out fakeSource
 	for _, o := range s {
-		if namespace, name := splitKey(o.key); is(namespace, name, o.json) {
+		if namespace, name := wire.SplitKey(o.key); is(namespace, name, o.json) {
 			out = append(out, o)
 		}
 	}

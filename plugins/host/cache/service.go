@@ -14,7 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/informd/informd/internal/nearest"
+	"github.com/informd/informd/plugins/handler/nearest"
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -90,7 +91,7 @@ func (s *service) GetMany(r *handlerpb.GetManyRequest, to objectPages) error {
 	}
 	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		return elements{len(keys), func(i int) []byte {
-			json, _ := source.Get(splitKey(keys[i]))
+			json, _ := source.Get(wire.SplitKey(keys[i]))
 			return json
 		}}, nil
 	})
@@ -149,7 +150,7 @@ func (s *service) IndexValues(
 		if r.After != nil {
 			all = all[sort.Search(len(all), func(i int) bool { return all[i] > r.GetAfter() }):]
 		}
-		return texts(all[:limited(len(all), r.GetLimit())]), nil
+		return texts(all[:wire.Limited(len(all), r.GetLimit())]), nil
 	})
 }
 

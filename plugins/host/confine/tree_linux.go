@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // tree is the cgroup v2 in which the daemon creates cgroups: its own, or the one above it once the
@@ -174,16 +176,11 @@ func descends(pid, ancestor int) bool {
 		if pid == ancestor {
 			return true
 		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		p, err := procfs.Read(pid)
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 		}
-		// PID (name) state parent…; the name may hold anything
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil || pid <= 1 {
+		if pid = p.Parent; pid <= 1 {
 			return pid == ancestor
 		}
 	}

@@ -6,7 +6,7 @@
 // The shim is the daemon's own binary, executed again. [TakeOver] turns such a process into the
 // shim; a program that calls [Start] imports package install, which calls TakeOver during
 // initialization. A binary that only links plugins/host contains no such code path. To start early
-// and stay small, this package imports only the standard library, x/sys and confine.
+// and stay small, this package imports only the standard library, x/sys, confine and procfs.
 //
 // The handler gets exactly the environment, working directory and file descriptors of its [Order].
 // The shim kills every descendant when the handler ends, when the daemon asks for it, and when the

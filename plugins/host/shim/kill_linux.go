@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 const (
@@ -75,7 +77,8 @@ func chase() {
 	killed := map[int]bool{}
 	for began := time.Now(); time.Since(began) < pause; {
 		found := false
-		for _, pid := range knownChildren(self) {
+		children, _ := procfs.Children(self)
+		for _, pid := range children {
 			if !killed[pid] {
 				killed[pid], found = true, true
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -91,7 +94,7 @@ func chase() {
 func identities(tree []proc) map[proc]bool {
 	seen := make(map[proc]bool, len(tree))
 	for _, p := range tree {
-		seen[proc{pid: p.pid, born: p.born}] = true
+		seen[proc{procfs.Process{PID: p.PID, Born: p.Born}}] = true
 	}
 	return seen
 }

@@ -19,6 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 func TestMain(m *testing.M) {
@@ -166,39 +168,18 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	tail := " 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 3 0 987 0 0"
-	for _, c := range []struct {
-		why, stat string
-		ok        bool
-	}{
-		{"a process", "7 (sh) S 6" + tail, true},
-		{"a name that looks like more", "7 (a) R 1 1 1 (b) S 6" + tail, true},
-		{"a name with an end of line", "7 (a\n) S 6" + tail, true},
-		{"nothing", "", false},
-		{"too short", "7 (sh) S 6 5", false},
-		{"no parent", "7 (sh) S x" + tail, false},
-		{"no end of the name", "7 sh S 6", false},
-	} {
-		p, ok := parseStat(7, []byte(c.stat))
-		if ok != c.ok || ok && (p != proc{pid: 7, parent: 6, state: 'S', threads: 3, born: "987"}) {
-			t.Errorf("%s: got %+v, %v", c.why, p, ok)
-		}
-	}
-}
-
 // A process that has got the number of an earlier one is left alone.
 func TestSignalOther(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p, ok := readProc(cmd.Process.Pid)
-	if !ok || p.parent != os.Getpid() {
-		t.Fatalf("%+v", p)
+	now, err := procfs.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
 	}
-	earlier := p
-	earlier.born = "1"
+	p, earlier := proc{now}, proc{now}
+	earlier.Born = 1
 	earlier.signal(syscall.SIGTERM)
 	p.signal(syscall.SIGUSR1)
 	_ = cmd.Wait()
@@ -500,7 +481,7 @@ func TestBomb(t *testing.T) {
 func TestTraced(t *testing.T) {
 	p := perl(t, "syscall(101, 0, 0, 0, 0); kill 'USR1', $$; sleep 1000")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if now, ok := readProc(p.PID()); ok && now.state == 't' {
+		if now, err := procfs.Read(p.PID()); err == nil && now.State == 't' {
 			break
 		} else if time.Now().After(deadline) {
 			p.Signal(syscall.SIGKILL)
@@ -577,7 +558,7 @@ func TestHidden(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	if _, ok := readProc(pid); ok {
+	if _, err := procfs.Read(pid); err == nil {
 		t.Fatal("it is not hidden")
 	}
 	p.Signal(syscall.SIGKILL)

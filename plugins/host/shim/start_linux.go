@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/internal/procfs"
 )
 
 // stuckLimit is how long a shim may take to end, from the order to kill everything or from the
@@ -112,14 +113,8 @@ func apart() *syscall.SysProcAttr {
 
 // hasTerminal reports whether this process has a controlling terminal. It does if nobody can tell.
 func hasTerminal() bool {
-	text, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		return true
-	}
-	// The name is in parentheses, and may contain some. Behind it are state, ppid, pgrp, session,
-	// tty_nr.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	return len(fields) < 5 || string(fields[4]) != "0"
+	p, err := procfs.Self()
+	return err != nil || p.Terminal != 0
 }
 
 // errNotInstalled: this program, executed again, would not become a shim but run as usual.

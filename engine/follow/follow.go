@@ -1,0 +1,166 @@
+// Package follow holds what rules still have to learn of an informer's objects before they follow
+// them: as values, without the rules, the informer and the state.
+//
+// A rule's [Knowledge] is what it knew before: which objects it had inside, and as of which state. A
+// [CatchUp] is rules with their knowledge, and the keys of the objects that are left. Each object has
+// one turn, in which the rules learn the difference between what they knew and what is so now. A step
+// that comes before an object's turn is its turn. Later steps are like those of any other rule.
+//
+// Everything that makes a rule miss steps is a row of this table:
+//
+//	what happens                             the rule knew                begins when
+//	------------                             -------------                -----------
+//	a restart, with another where, and       Cut                          the informer has caught up
+//	  only parts of objects in the cut
+//	a restart, with a new rule               nothing                      the informer has caught up
+//	a restart or a reload: the source        Inside, of the informers     the informer has caught up
+//	  watches another selection                that the rule has left
+//	a reload, with another where             Now, by the intake before    the intake takes over
+//	a reload, with a new rule                nothing                      the intake takes over
+//	a source that the rule looks into        nothing, or Inside           that source has settled
+//	  settles late
+//
+// A rule that is renamed, or whose handler, when or payload is another one, goes on: it has nothing to
+// learn. A restart with another where and whole objects in the cut is no catch-up either: such rules
+// learn the difference before the first step.
+package follow
+
+import (
+	"iter"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+)
+
+// Knowledge is what a rule knew of an informer's objects before it follows them.
+type Knowledge interface {
+	// Before returns the object of a key as the rule saw it last; the zero Before if the rule did not
+	// know it. last is the object as the informer had it last, or nil if the informer does not know it.
+	Before(key delta.Key, last *object.Object) evaluate.Before
+}
+
+// Cut is what a rule knew of the objects in a cut.
+type Cut struct {
+	Objects map[delta.Key]*object.Object
+	Has     func(*object.Object) bool // whether the rule had an object of the cut inside
+}
+
+// Before implements Knowledge.
+func (c Cut) Before(key delta.Key, _ *object.Object) evaluate.Before {
+	o := c.Objects[key]
+	if o == nil {
+		return evaluate.Before{}
+	}
+	return evaluate.Before{Object: o, Inside: c.Has(o)}
+}
+
+// Inside is what a rule had inside elsewhere, in informers that it has left, as it saw that last. A nil
+// Inside is empty.
+type Inside struct {
+	Objects map[delta.Key]*object.Object
+}
+
+// Before implements Knowledge.
+func (i *Inside) Before(key delta.Key, _ *object.Object) evaluate.Before {
+	if i == nil {
+		return evaluate.Before{}
+	}
+	o := i.Objects[key]
+	return evaluate.Before{Object: o, Inside: o != nil}
+}
+
+// Now is what a rule knew that has followed the informer until now.
+type Now struct {
+	Has func(*object.Object) bool // whether the rule had an object inside, as it is now
+}
+
+// Before implements Knowledge.
+func (n Now) Before(_ delta.Key, last *object.Object) evaluate.Before {
+	if last == nil {
+		return evaluate.Before{}
+	}
+	return evaluate.Before{Object: last, Inside: n.Has(last)}
+}
+
+// Pupil is a rule that catches up.
+type Pupil struct {
+	Rule int // its index in the informer's intake
+	// Knew is what it knew; nil is nothing.
+	Knew Knowledge
+}
+
+// Before returns an object as the rule saw it last, here or in an informer that it has left. See
+// Knowledge.
+func (p Pupil) Before(
+	key delta.Key, last *object.Object, left *Inside,
+) evaluate.Before {
+	if before := left.Before(key, last); before.Object != nil {
+		return before
+	}
+	if p.Knew == nil {
+		return evaluate.Before{}
+	}
+	return p.Knew.Before(key, last)
+}
+
+// CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe for
+// concurrent use.
+type CatchUp struct {
+	Pupils []Pupil
+	rules  map[int]struct{}
+	keys   []string            // in the order of their turns; some may have had theirs
+	owed   map[string]struct{} // those that have not
+}
+
+// New returns a CatchUp in which the keys have their turns in this order.
+func New(pupils []Pupil, keys iter.Seq[string]) *CatchUp {
+	c := &CatchUp{
+		Pupils: pupils, rules: make(map[int]struct{}), owed: make(map[string]struct{}),
+	}
+	for _, p := range pupils {
+		c.rules[p.Rule] = struct{}{}
+	}
+	c.Add(keys)
+	return c
+}
+
+// Add gives keys a turn, behind all others. A key that waits for its turn keeps its place.
+func (c *CatchUp) Add(keys iter.Seq[string]) {
+	for key := range keys {
+		if _, isOwed := c.owed[key]; !isOwed {
+			c.keys = append(c.keys, key)
+			c.owed[key] = struct{}{}
+		}
+	}
+}
+
+// Has reports whether a rule catches up here.
+func (c *CatchUp) Has(rule int) bool {
+	_, has := c.rules[rule]
+	return has
+}
+
+// Owes reports whether a key's turn has not come.
+func (c *CatchUp) Owes(key string) bool {
+	_, isOwed := c.owed[key]
+	return isOwed
+}
+
+// Took says that a key has had its turn.
+func (c *CatchUp) Took(key string) { delete(c.owed, key) }
+
+// Next returns the key whose turn it is, and takes that. ok is false if none is left.
+func (c *CatchUp) Next() (key string, ok bool) {
+	for len(c.keys) > 0 {
+		key, c.keys = c.keys[0], c.keys[1:]
+		if c.Owes(key) {
+			c.Took(key)
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// Left returns how many keys have not had their turn.
+func (c *CatchUp) Left() int { return len(c.owed) }
