@@ -95,6 +95,9 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 			switch state, why := in.informer.State(); {
 			case isPart, in.standing(i).Deaf, o == nil && !in.informer.HasSynced():
 				k.reason = strings.TrimSuffix(fmt.Sprintf("its source is %s: %s", state, why), ": ")
+				if waits, reason := r.reason(); waits && in.informer.HasSynced() {
+					k.reason = "the rule " + reason
+				}
 			case o == nil:
 				return
 			}

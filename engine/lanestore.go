@@ -77,12 +77,16 @@ func (s *laneStore) fill(d *delivery.Delivery) {
 	}
 }
 
+// fillOne restores one change. If its payload cannot be made, the change is stale and has none.
+// The attempt then tries once more, and makes a dead letter of the event if that fails.
 func (s *laneStore) fillOne(d *delta.Delta, payload *json.RawMessage, isStale *bool) {
 	switch {
 	case s.preparer.IsSecret():
 		*d, *payload = s.preparer.refill(*d)
-		*isStale = false
 	case s.preparer.Reveals() && *payload != nil:
-		*payload, *isStale = s.preparer.payload(*d), false
+		*payload = s.preparer.payload(*d)
+	default:
+		return
 	}
+	*isStale = s.preparer.rule.Payload != nil && *payload == nil
 }

@@ -159,7 +159,7 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 			item.Payload = p.Recipe.Payload(item.Delta, now, note)
 		}
 	}
-	if failure != nil && !prepare.IsIdentity(l.Delta.Object) {
+	if failure != nil {
 		return l, fmt.Errorf("dead letter %q: rule %q cannot make its payload: %w: "+
 			"mend the rule, or drop the letter", l.ID, l.Rule, failure)
 	}

@@ -39,6 +39,8 @@ type preparer struct {
 	// exists reports whether the cluster has an object of the rule's source.
 	exists func(context.Context, delta.Key) (bool, error)
 	spared *spared // that of the rule
+	// mayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
+	mayAct bool
 
 	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.
@@ -60,6 +62,7 @@ func (b *builder) newPreparer(
 			return b.next.source(name).view
 		}),
 		rule: r, clock: e.clock, view: own, failures: failures, trails: trails,
+		mayAct: r.Actions != nil || len(h.Write) > 0,
 	}
 	for _, s := range r.LooksInto {
 		p.others = append(p.others, b.sources[s].view)
@@ -191,11 +194,11 @@ func (p *preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
 	return p.Recipe.Refill(d, p.clock.Now(), p.failures.of(d.Key()))
 }
 
-// isFresh reports whether deliveries of the key may be made from the caches. The sources that the
-// rule looks into must have settled. The rule's own source must have synced, or be known to be not
+// isFresh reports whether deliveries of the key may be made from the caches. The rule must not wait
+// for the sources that it looks into. The rule's own source must have synced, or be known to be not
 // served or forbidden; for Secrets it must have synced.
 func (p *preparer) isFresh(key delta.Key) bool {
-	if len(unsettled(p.others)) > 0 {
+	if len(p.awaited()) > 0 {
 		return false
 	}
 	for _, i := range p.view.Informers() {
@@ -209,13 +212,32 @@ func (p *preparer) isFresh(key delta.Key) bool {
 	return true
 }
 
-// unsettled returns the names of the sources that have neither synced nor are known to be not
-// served or forbidden.
-func unsettled(sources []*source.Source) (names []string) {
-	for _, s := range sources {
-		if slices.ContainsFunc(s.Informers(), isUnsettled) {
-			names = append(names, s.Name())
+// awaited returns the sources for which the rule waits because it looks into them: those that have
+// neither synced nor are known to be not served, forbidden or unusable. A rule that may act also
+// waits for the latter. To its expressions nothing would be there, and it would act on that: a nil
+// in a merge patch removes a field.
+func (p *preparer) awaited() (sources []*source.Source) {
+	for _, s := range p.others {
+		if slices.ContainsFunc(s.Informers(), p.awaits) {
+			sources = append(sources, s)
 		}
 	}
-	return names
+	return sources
+}
+
+// awaits reports whether the rule waits for an informer of a source that it looks into.
+func (p *preparer) awaits(i *source.Informer) bool {
+	if p.mayAct {
+		return !i.HasRead()
+	}
+	return isUnsettled(i)
+}
+
+// wait waits until the rule awaits none of the informers any more. It returns false if ctx ends
+// before that.
+func (p *preparer) wait(ctx context.Context, on []*source.Informer) bool {
+	if p.mayAct {
+		return source.WaitUntilRead(ctx, on...)
+	}
+	return source.WaitUntilSettled(ctx, on...)
 }

@@ -324,14 +324,12 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 	e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule, "waiting", waiting)
 }
 
-// wait has the rules that come or change wait for sources that they look into and that have not
-// settled.
+// wait has the rules that come or change wait for sources that they look into: see preparer.awaited.
 func (r *reload) wait() (all []*waiting) {
 	for _, in := range r.next.intakes {
 		all = append(all, in.waitForOthers(func(i int) bool {
 			rule := in.rules[i]
-			isUnsettled := len(unsettled(rule.others)) > 0
-			return !slices.Contains(r.before.rules, rule) && isUnsettled
+			return !slices.Contains(r.before.rules, rule) && len(rule.preparer.awaited()) > 0
 		})...)
 	}
 	return all

@@ -266,6 +266,87 @@ func TestGoneSecretIsDeliveredWhateverWhenReads(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(3)), "r deleted a →", "p deleted a null", "plain deleted a →")
 }
 
+// templated is a payload that fails without the Secret's data.
+const templated = `, payload: {text: "of size ${object.data.size}"}`
+
+// A payload that fails on what is left of a Secret makes a dead letter, and never null.
+func TestPayloadOfGoneSecretIsNeverNull(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rule    string
+		refuses bool // the handler refuses the event before the restart
+	}{
+		"deleted meanwhile":                     {templated, false},
+		"waiting, and deleted meanwhile":        {templated, true},
+		"waiting, and the rule sees no deletes": {templated + ", events: [synced]", true},
+		"in a group":                            {templated + `, group: {by: '"all"', wait: 100ms}`, false},
+		"every event":                           {templated + ", delivery: every", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			l.secret("a", "1")
+			rules := strings.Replace(secretSource, "attempts: 2", "attempts: 0", 1) + aRule("r", c.rule)
+			before := &teller{answer: func(handler.Event) error {
+				if c.refuses {
+					return errors.New("not now")
+				}
+				return nil
+			}}
+			l.run(rules, before, func(e *Engine, told []string) bool {
+				return len(told) > 0 && (c.refuses || e.Status().Rules[0].Queue.Waiting == 0)
+			})
+			l.server.Delete(secrets, "shop", "a")
+			told := l.run(rules, new(teller), func(e *Engine, told []string) bool {
+				letters, _ := e.Letters()
+				if len(letters) == 0 {
+					return len(told) > 0
+				}
+				for _, part := range []string{"a", "keeps only the identity of a Secret over a restart", "object.data.size", "payload: text"} {
+					if !strings.Contains(letters[0].Reason, part) {
+						t.Errorf("the reason lacks %q: %s", part, letters[0].Reason)
+					}
+				}
+				if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload") {
+					t.Errorf("a retry returns %v", err)
+				}
+				return true
+			})
+			l.expect(told)
+		})
+	}
+}
+
+// What a payload, when and group read of the identity is there.
+func TestIdentityOfGoneSecretIsEnough(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.secret("a", "1")
+	l.secret("b", "1")
+	rules := secretSource + aRule("p", `, payload: {text: "${object.metadata.name} of ${object.metadata.namespace} ${event}"}`) +
+		aRule("w", `, events: [deleted], when: object.metadata.name == "b"`)
+	l.run(rules, new(teller), n(2))
+	l.server.Delete(secrets, "shop", "a")
+	l.server.Delete(secrets, "shop", "b")
+	l.expect(l.run(rules, new(teller), n(3)), `p deleted a {"text":"a of shop deleted"}`, `p deleted b {"text":"b of shop deleted"}`, "w deleted b →")
+}
+
+// A payload that fails because the Secret that it looks up is gone makes a dead letter, too.
+func TestPayloadThatLooksUpGoneSecretIsNeverNull(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.putSecret("a", "x")
+	l.put("a", "1")
+	manifests := strings.Replace(attachSources, "attempts: 2", "attempts: 0", 1) +
+		aRule("r", `, payload: {text: 'it is ${first(lookup("secrets.byName", object.metadata.name)).data.value}'}`)
+	l.run(manifests, &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
+	l.server.Delete(secrets, "shop", "a")
+	l.expect(l.run(manifests, new(teller), func(e *Engine, told []string) bool {
+		letters, _ := e.Letters()
+		return len(told) > 0 || len(letters) == 1 && strings.Contains(letters[0].Reason, "payload: text")
+	}))
+}
+
 func TestLetterOfAnotherResourceIsNotRetried(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

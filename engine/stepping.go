@@ -61,8 +61,9 @@ type Hand struct {
 
 // wait is what happens once informers have settled.
 type wait struct {
-	on   []*source.Informer
-	then func(context.Context)
+	on     []*source.Informer
+	awaits func(*source.Informer) bool
+	then   func(context.Context)
 }
 
 // NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as New
@@ -88,12 +89,12 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 		changed := in.resuming.changed
 		in.tellChanged()
 		s.waits = append(s.waits, wait{
-			on:   []*source.Informer{in.informer},
+			on: []*source.Informer{in.informer}, awaits: isUnsettled,
 			then: func(ctx context.Context) { in.release(ctx, changed) },
 		})
 	}
 	for _, w := range e.work().waiting {
-		s.waits = append(s.waits, wait{w.on, w.run})
+		s.waits = append(s.waits, wait{w.on, w.rules[0].preparer.awaits, w.run})
 	}
 	return s, nil
 }
@@ -155,7 +156,7 @@ func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 // delivers nothing.
 func (s *Stepper) Settle(ctx context.Context) {
 	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
-		if slices.ContainsFunc(w.on, isUnsettled) {
+		if slices.ContainsFunc(w.on, w.awaits) {
 			return false
 		}
 		w.then(ctx) // does not wait

@@ -12,34 +12,39 @@ import (
 )
 
 // waiting makes rules of one intake wait until the other sources that they look into have settled.
-// A source has settled when it has synced, or is known to be not served or forbidden. Nothing else
-// waits: the informer goes on, with its other rules and its record. So two sources may look into
-// each other.
+// A source has settled when it has synced, or is known to be not served or forbidden. Rules that may
+// act wait until it has synced: see preparer.awaited. Nothing else waits: the informer goes on, with
+// its other rules and its record. So two sources may look into each other.
 //
 // Meanwhile the rules' lanes collect undecided changes, merged and recorded like any delivery.
 // Nothing is lost, however this run ends. Only rules that see the informer for the first time get
 // no changes. release then tells them about the objects that exist by then.
 type waiting struct {
 	in    *intake
-	rules []*runningRule // of the intake; all of them look into the same sources
+	rules []*runningRule // of the intake; all look into the same sources, and all or none may act
 	on    []*source.Informer
 	end   func() // ends run
 }
 
 // waitForOthers makes those rules of an intake wait that look into other sources, and may.
 func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
-	groups := make(map[string]*waiting) // by the sources that the rules look into
+	type group struct {
+		sources string // that the rules look into
+		mayAct  bool
+	}
+	groups := make(map[group]*waiting)
 	for i, r := range in.rules {
 		if len(r.others) == 0 || !may(i) {
 			continue
 		}
-		w := groups[r.looksInto()]
+		of := group{r.looksInto(), r.preparer.mayAct}
+		w := groups[of]
 		if w == nil {
 			w = &waiting{in: in}
 			for _, s := range r.others {
 				w.on = append(w.on, s.Informers()...)
 			}
-			groups[r.looksInto()] = w
+			groups[of] = w
 			all = append(all, w)
 		}
 		w.rules = append(w.rules, r)
@@ -51,7 +56,7 @@ func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
 
 // run waits, and then releases the rules. It returns early when ctx ends.
 func (w *waiting) run(ctx context.Context) {
-	if source.WaitUntilSettled(ctx, w.on...) {
+	if w.rules[0].preparer.wait(ctx, w.on) {
 		w.in.informer.Visit(w.release)
 	}
 }
@@ -118,7 +123,15 @@ func (r *runningRule) looksInto() string {
 // reason describes the sources that the rule looks into for operators, or returns "" if they are in
 // order. waits says that the rule decides nothing until they have settled.
 func (r *runningRule) reason() (waits bool, reason string) {
-	if names := unsettled(r.others); len(names) > 0 && r.waits.Load() > 0 {
+	if awaited := r.preparer.awaited(); len(awaited) > 0 && r.waits.Load() > 0 {
+		names := make([]string, 0, len(awaited))
+		for _, s := range awaited {
+			name := s.Name()
+			if state, is := missing(s); is {
+				name += " is " + state.String()
+			}
+			names = append(names, name)
+		}
 		return true, "waits for what it looks into: " + strings.Join(names, ", ")
 	}
 	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), isUnsettled) {
@@ -126,15 +139,23 @@ func (r *runningRule) reason() (waits bool, reason string) {
 	}
 	var empty []string
 	for _, s := range r.others {
-		for _, i := range s.Informers() {
-			if state, _ := i.State(); !i.HasSynced() && i.IsSettled() {
-				empty = append(empty, s.Name()+" is "+state.String())
-				break
-			}
+		if state, is := missing(s); is {
+			empty = append(empty, s.Name()+" is "+state.String())
 		}
 	}
 	if len(empty) == 0 {
 		return false, ""
 	}
 	return false, "finds nothing in what it looks into: " + strings.Join(empty, ", ")
+}
+
+// missing reports whether a source, or a part of it, is known to be not served, forbidden or unusable
+// and has nothing, and returns that state.
+func missing(s *source.Source) (state source.State, is bool) {
+	for _, i := range s.Informers() {
+		if state, _ := i.State(); !i.HasSynced() && i.IsSettled() {
+			return state, true
+		}
+	}
+	return state, false
 }

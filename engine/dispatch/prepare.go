@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -43,8 +44,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if len(v.Items) > 0 && d.prepareItems(ctx, f) {
 		return true
 	}
-	// A record may say Stale although the rule, as it is now, reads no change.
-	isStale := v.Stale && f.lane.opts.ReadsChange
+	isStale := f.lane.isStale(v.Stale, v.Payload)
 	isIncomplete := f.lane.preparesAll || v.Undecided || isStale || renews
 	if f.lane.opts.Preparer == nil || !isIncomplete {
 		return false
@@ -154,7 +154,7 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	})
 	var made, failed []preparedItem
 	for _, item := range all {
-		isStale := item.Stale && f.lane.opts.ReadsChange
+		isStale := f.lane.isStale(item.Stale, item.Payload)
 		if f.lane.opts.Preparer == nil || !item.Undecided && !isStale {
 			made = append(made, preparedItem{Item: item})
 			continue
@@ -175,6 +175,12 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 		return false
 	}
 	return d.regroup(f, made, failed)
+}
+
+// isStale reports whether a payload must be remade. A record may say stale although the rule, as it
+// is now, reads no change. A stale record without a payload is one that could not be made.
+func (l *Lane) isStale(stale bool, payload json.RawMessage) bool {
+	return stale && (l.opts.ReadsChange || payload == nil)
 }
 
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.

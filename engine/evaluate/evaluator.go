@@ -1,7 +1,6 @@
 package evaluate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -265,7 +264,7 @@ func (e *Evaluator) Forget() { e.scope.Forget() }
 
 // Decide evaluates when and payload of a change whose membership is known. isIdentity says that
 // only the identity of the object is left, as for a Secret that is gone. Decide then skips a when
-// that reads more, counts by the object, and returns null for a payload that fails.
+// that reads more, and counts by the object.
 func Decide(
 	r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup,
 ) (rule.Match, bool, error) {
@@ -274,16 +273,10 @@ func Decide(
 	}
 	known := *r
 	known.Count = r.Count.PerObject()
-	if r.When != nil && !r.When.Paths().IsEmpty() {
+	if r.When != nil && len(r.When.Paths().Beyond(object.Identity())) > 0 {
 		known.When = nil
 	}
-	m, ok, err := known.Decide(d, look)
-	if err != nil {
-		known.When, known.Payload = nil, nil
-		m, ok, _ = known.Decide(d, look)
-		m.Payload = json.RawMessage("null")
-	}
-	return m, ok, err
+	return known.Decide(d, look)
 }
 
 // Remember uses tree as the decoded form of o until Forget. It ignores a nil tree.

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"github.com/informd/informd/engine/object/scan"
 )
 
@@ -113,6 +114,12 @@ func (id *identity) alone() *Object {
 		return nil
 	}
 	return FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+}
+
+// IsIdentity reports whether the object holds nothing but its identity.
+func (o *Object) IsIdentity() bool {
+	alone := FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+	return bytes.Equal(o.JSON(), alone.JSON())
 }
 
 // Identity returns a new set of the paths that identify objects and their states.

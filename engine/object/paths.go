@@ -94,6 +94,11 @@ func (p *Paths) Covers(path ...string) bool {
 	return path[0] != Each && f != nil && f.below.Covers(path[1:]...)
 }
 
+// Beyond returns the paths of p that q does not cover.
+func (p *Paths) Beyond(q *Paths) [][]string {
+	return slices.DeleteFunc(p.List(), func(path []string) bool { return q.Covers(path...) })
+}
+
 // IsEmpty reports whether the set has no path.
 func (p *Paths) IsEmpty() bool {
 	return p == nil || !p.whole && p.each == nil && len(p.fields) == 0

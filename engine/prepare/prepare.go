@@ -8,10 +8,10 @@
 package prepare
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,7 +170,7 @@ func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 	}()
 	r.fail(err)
 	if panics || m.Undecided {
-		r.Err = handler.Reject(err)
+		r.Err = handler.Reject(p.explained(r.Delta, err))
 		return
 	}
 	if r.Nothing = !ok; ok {
@@ -190,8 +190,8 @@ func (p *Recipe) renew(r *Result, now time.Time, acts bool) {
 	switch {
 	case !acts:
 		r.Payload = p.Payload(r.Delta, now, func(err error) {
-			if r.fail(err); err != nil && !IsIdentity(r.Delta.Object) {
-				r.Err = handler.Reject(err)
+			if r.fail(err); err != nil {
+				r.Err = handler.Reject(p.explained(r.Delta, err))
 			}
 		})
 	case !p.isInside(r.Delta.Object, now, r.fail):
@@ -218,13 +218,42 @@ func (p *Recipe) isInside(o *object.Object, now time.Time, fail func(error)) (in
 }
 
 // remake remakes the payload of a merged change. If that fails, the payload of the newer change
-// stays.
+// stays. Without one, nothing can be delivered.
 func (p *Recipe) remake(r *Result, now time.Time) {
 	payload, err := p.payload(r.Delta, now)
 	r.fail(err)
-	if err == nil && payload != nil {
+	switch {
+	case err == nil && payload != nil:
 		r.Payload = payload
+	case err != nil && r.Payload == nil:
+		r.Err = handler.Reject(p.explained(r.Delta, err))
 	}
+}
+
+// explained adds to the error of a payload why it lacks something: see needs.
+func (p *Recipe) explained(d delta.Delta, err error) error {
+	needs := p.needs(d)
+	if err == nil || len(needs) == 0 {
+		return err
+	}
+	return fmt.Errorf("the Secret is gone, and informd keeps only the identity of a Secret over a "+
+		"restart, but the payload reads %s: %w", strings.Join(needs, ", "), err)
+}
+
+// needs returns what the payload reads of a Secret that is gone beside its identity, and nil for
+// other objects. informd writes no Secret to the disk, so after a restart nothing else is left.
+func (p *Recipe) needs(d delta.Delta) (fields []string) {
+	if !p.IsSecret() || !IsIdentity(d.Object) {
+		return nil
+	}
+	o, ok := p.own.Get(d.Object.Namespace(), d.Object.Name())
+	if ok && o.UID() == d.Object.UID() {
+		return nil
+	}
+	for _, path := range p.rule.PayloadPaths().Beyond(object.Identity()) {
+		fields = append(fields, strings.Join(append([]string{"object"}, path...), "."))
+	}
+	return fields
 }
 
 func (p *Recipe) payload(d delta.Delta, now time.Time) (payload json.RawMessage, err error) {
@@ -232,18 +261,21 @@ func (p *Recipe) payload(d delta.Delta, now time.Time) (payload json.RawMessage,
 	return p.rule.Remerge(d, p.Changes.Scope(now))
 }
 
-// Null stands for a payload that may not be kept, or that cannot be made.
+// Null stands for a payload that may not be kept.
 var Null = json.RawMessage("null")
 
 // Payload makes the payload of a change from the caches as they are now. It returns nil if the rule
-// has none, and Null if the payload cannot be made.
+// has none, and if the payload cannot be made.
 func (p *Recipe) Payload(d delta.Delta, now time.Time, fail func(error)) json.RawMessage {
 	if p.rule.Payload == nil {
 		return nil
 	}
 	payload, err := p.payload(d, now)
 	fail(err)
-	if err != nil || payload == nil {
+	switch {
+	case err != nil:
+		return nil
+	case payload == nil: // its expression yields nil
 		return Null
 	}
 	return payload
@@ -263,7 +295,8 @@ func (p *Recipe) attach(r *Result, now time.Time) {
 }
 
 // Refill completes a change of a Secret from the cache, because only its identity was kept. The
-// result has the current object and no old state. If the object is gone, it is a deletion.
+// result has the current object and no old state. If the object is gone, it is a deletion. The
+// payload is as for [Recipe.Payload].
 func (p *Recipe) Refill(
 	d delta.Delta, now time.Time, fail func(error),
 ) (delta.Delta, json.RawMessage) {
@@ -324,7 +357,4 @@ func (p *Recipe) IsMadeOfCaches() bool {
 }
 
 // IsIdentity reports whether an object holds nothing but its identity.
-func IsIdentity(o *object.Object) bool {
-	alone := object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
-	return bytes.Equal(o.JSON(), alone.JSON())
-}
+func IsIdentity(o *object.Object) bool { return o.IsIdentity() }

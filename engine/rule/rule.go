@@ -190,6 +190,13 @@ func (r *Rule) Paths() *object.Paths {
 	return p
 }
 
+// PayloadPaths returns what the payload may read of objects.
+func (r *Rule) PayloadPaths() *object.Paths {
+	p := new(object.Paths)
+	r.Payload.each(func(program *expr.Program) { p.Union(program.Paths()) })
+	return p
+}
+
 // OldPaths returns what the rule may read of old states.
 func (r *Rule) OldPaths() *object.Paths {
 	p := new(object.Paths)

@@ -55,6 +55,7 @@ type health struct {
 	reason  string
 	since   time.Time
 	synced  bool           // the consumer has taken what the server had when the informer began
+	hasRead bool           // it was synced once
 	told    bool           // the current trouble was logged
 	said    string         // the kind of its reason that was logged last; or empty
 	ended   time.Time      // when the last trouble of a synced informer ended
@@ -89,6 +90,14 @@ func (h *health) read() (
 	return h.state, h.reason, h.since, h.synced, h.changed
 }
 
+// progress returns what IsSettled and HasRead report, and a channel that is closed at the next
+// change.
+func (h *health) progress() (settled, hasRead bool, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return isSettled(h.state, h.synced), h.hasRead, h.changed
+}
+
 // set sets the state. It returns true if the state is another one. It is called with h.mu held.
 func (h *health) set(state State, reason string) bool {
 	news := h.state != state
@@ -120,7 +129,7 @@ func (h *health) list() {
 func (h *health) listed(objects int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.synced = true
+	h.synced, h.hasRead = true, true
 	if h.state != Listing { // there is new trouble; the state becomes Synced when that ends
 		return
 	}

@@ -166,6 +166,13 @@ func (i *Informer) IsSettled() bool {
 	return isSettled(state, synced)
 }
 
+// HasRead reports whether the informer is settled and has synced at least once since it began.
+// Until then an empty cache says nothing about the cluster.
+func (i *Informer) HasRead() bool {
+	settled, hasRead, _ := i.health.progress()
+	return settled && hasRead
+}
+
 func isSettled(s State, synced bool) bool {
 	return synced || s == NotServed || s == Forbidden || s == Unusable
 }
@@ -173,10 +180,19 @@ func isSettled(s State, synced bool) bool {
 // WaitUntilSettled returns true once each informer has been settled at least once, or false if ctx
 // ends first.
 func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
+	return waitUntil(ctx, informers, func(settled, _ bool) bool { return settled })
+}
+
+// WaitUntilRead returns true once each informer has synced at least once, or false if ctx ends first.
+func WaitUntilRead(ctx context.Context, informers ...*Informer) bool {
+	return waitUntil(ctx, informers, func(settled, hasRead bool) bool { return settled && hasRead })
+}
+
+func waitUntil(ctx context.Context, informers []*Informer, is func(settled, hasRead bool) bool) bool {
 	for _, i := range informers {
 		for {
-			state, _, _, synced, changed := i.health.read()
-			if isSettled(state, synced) {
+			settled, hasRead, changed := i.health.progress()
+			if is(settled, hasRead) {
 				break
 			}
 			select {
