@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/informd/informd/plugins/handler"
@@ -23,7 +24,8 @@ type Step struct {
 }
 
 // Join makes one answer of a rule's own steps. A step is performed once all before it have
-// succeeded.
+// succeeded. A prune also is if they failed only because objects are somebody else's: what the rule
+// applies and does not apply any more is known all the same.
 func Join(steps []Step) (actions []handler.Action) {
 	for _, step := range steps {
 		actions = append(actions, handler.Action{Verb: stop, Name: step.Label})
@@ -44,16 +46,19 @@ func (x *Executor) doSteps(
 	var latest string
 	cause, _ := x.writes.causeOf(ctx, ev)
 	x.hopeless.begin(ev.ID, ev.Attempt)
-	number, label, skips := 0, "", false
+	number, label, theirs, skips, stops, skipsPrune := 0, "", 0, false, false, false
 	for i, a := range actions {
 		if IsBreak(a) {
-			label, skips = a.Name, skips || failed.count > 0
+			label, skips = a.Name, failed.count > 0
 			continue
 		}
-		if a.Verb != prune {
+		if a.Verb == prune {
+			skips = failed.count > theirs
+			skipsPrune = skipsPrune || skips || stops
+		} else {
 			number++
 		}
-		if skips {
+		if skips || stops {
 			continue
 		}
 		err := x.hopeless.of(ev.ID, a)
@@ -70,9 +75,15 @@ func (x *Executor) doSteps(
 			x.hopeless.add(ev.ID, ev.Attempt, a, err)
 		}
 		failed.add(err)
-		skips = ctx.Err() != nil || inTrouble(err)
+		if errors.Is(err, errNotOurs) {
+			theirs++
+		}
+		stops = ctx.Err() != nil || inTrouble(err)
 	}
 	err := failed.of(number, "actions")
+	if err != nil && skipsPrune {
+		err = fmt.Errorf("%w; nothing was pruned", err)
+	}
 	if err == nil || isFinal(err) {
 		x.hopeless.forget(ev.ID)
 	}

@@ -54,7 +54,7 @@ type Informers struct {
 // tuning holds what tests change. It has many fields because each is a time or a bound of its own.
 type tuning struct {
 	pause, maxPause  time.Duration // between attempts: first, and longest after doubling
-	unreachablePause time.Duration // the longest pause while the API server cannot be reached
+	unreachablePause time.Duration // the longest pause while the API server cannot be reached, or forbids it
 	poll             time.Duration // between questions to discovery
 	inFlight         int           // watch events on their way to the consumer, at most
 	chunk            int           // objects per turn, in resyncs and when a resource is gone

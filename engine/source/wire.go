@@ -383,6 +383,7 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, unse
 	case apierrors.IsForbidden(err):
 		w.reach().back()
 		w.informer.health.trouble(Forbidden, reason, true)
+		return w.tuning().unreachablePause, false // somebody waits for it who has just granted the right
 	case apierrors.IsUnauthorized(err):
 		w.reach().away("the API server refuses the credentials: " + reason)
 		w.informer.health.trouble(Failing, "the API server refuses the credentials: "+reason, false)

@@ -63,11 +63,11 @@ func TestApplied(t *testing.T) {
 		t.Errorf("the list has what the rule did not apply:\n%s", out)
 	}
 	out, _ = run(0, "list", "-f", former)
-	holds(out, k.Ns+"-former", "kept")
+	holds(out, k.Ns+"-former", "applied")
 
 	renamed := manifests(k.Ns+"-renamed", "formerly: NS-former, ")
 	out, _ = run(0, "list", "-f", renamed)
-	holds(out, k.Ns+"-former", "kept")
+	holds(out, k.Ns+"-former", "applied")
 	_, said := run(1, "prune", "--rule", k.Ns+"-former", "-f", renamed, "--yes")
 	holds(said, k.Text("the rule NS-former is called NS-renamed now: what it has applied belongs to it"))
 	out, _ = run(0, "adopt", "--from", k.Ns+"-former", "--to", k.Ns+"-renamed", "-f", renamed)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -213,6 +214,73 @@ list secrets in namespace NS
 		len(report.Missing) == 0 || len(report.Missing[0].Verbs) == 0 || len(report.Missing[0].Why) == 0 {
 		t.Errorf("informd rbac --check -o json: exit code %d, %v\n%s", code, err, out)
 	}
+}
+
+// What failed for want of a right is tried again as soon as somebody grants it, however long the
+// pauses are, and until then the status does not ask for what is there.
+func TestGrantedRight(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	k := harness.NewKube(t, c)
+	rules := harness.WriteFile(t, "rules.yaml", k.Text(`
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: settings}
+spec: {resource: v1/configmaps, namespaces: [NS]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: log}
+spec: {builtin: log, retry: {backoff: 1h}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: secret}
+spec:
+  source: settings
+  handler: log
+  where: object.metadata.name == "settings"
+  actions:
+  - create: {resource: v1/secrets, object: {metadata: {namespace: NS, name: made}}}
+`))
+	code, printed, errs := harness.Informd(t, "rbac", "-f", rules, "--service-account", k.Ns+"/informd")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	roles := harness.Documents(t, printed)
+	k.Apply(roles)
+	var whole *unstructured.Unstructured
+	for _, o := range roles {
+		all, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		i := slices.IndexFunc(all, func(rule any) bool { return strings.Contains(fmt.Sprint(rule), "secrets") })
+		if i < 0 {
+			continue
+		}
+		whole = o
+		without := o.DeepCopy()
+		if err := unstructured.SetNestedSlice(without.Object, slices.Delete(all, i, i+1), "rules"); err != nil {
+			t.Fatal(err)
+		}
+		k.Apply([]*unstructured.Unstructured{without})
+	}
+	kubeconfig, state := k.AccountKubeconfig(c, "informd"), harness.ShortDir(t)
+	k.Create(harness.ConfigMap("settings", "{}"))
+	d := harness.RunInformd(t, kubeconfig, rules, "--state-dir", state)
+	d.AwaitReady()
+	d.Poll("the rule to fail", func() bool {
+		_, out, _ := harness.Informd(t, "status", "--state-dir", state)
+		return strings.Contains(out, "403 Forbidden") && strings.Contains(out, "informd lacks")
+	})
+	k.Apply([]*unstructured.Unstructured{whole})
+	made := harness.Documents(t, k.Text(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: made}}`))[0]
+	k.Eventually("the secret", func() bool {
+		_, err := k.Resource(made).Get(t.Context(), "made", metav1.GetOptions{})
+		return err == nil
+	})
+	d.Poll("nothing to be wrong", func() bool {
+		_, out, _ := harness.Informd(t, "status", "--state-dir", state)
+		return !strings.Contains(out, "WRONG") && !strings.Contains(out, "403")
+	})
 }
 
 // The rights that informd rbac prints for the examples are enough, and none too many.

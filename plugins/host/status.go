@@ -53,6 +53,7 @@ type Status struct {
 	Since     time.Time   // when it entered this state
 	Next      time.Time   // when it is launched again, if it is backing off or refused
 	Problem   string      // what a running handler reports about its health; empty if it is well
+	ProblemAt time.Time   // since when it reports Problem; zero if that is not known
 	Handler   Description // of the last process that described itself
 	Confined  string      // what the last process that ran is confined to; empty for nothing
 	PID       int         // of the process; 0 if none is running
@@ -131,6 +132,9 @@ func (s *Status) sumUp(trouble error) {
 		switch {
 		case e.Status.Problem != "":
 			problems = append(problems, e.Address+": "+e.Status.Problem)
+			if len(problems) == 1 {
+				s.ProblemAt = e.Status.ProblemAt
+			}
 		case e.Status.State == Running && e.Status.Handler.Name != s.Handler.Name:
 			problems = append(problems, fmt.Sprintf(
 				"%s is %q, another is %q: do all addresses of the name belong to one handler?",

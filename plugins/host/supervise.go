@@ -143,7 +143,7 @@ func (s *supervisor) runOnce(
 	s.mu.Unlock()
 	pid, confined := current.PID(), current.Confined()
 	s.set(func(st *Status) {
-		st.State, st.Reason, st.Problem = Running, "", ""
+		st.State, st.Reason, st.Problem, st.ProblemAt = Running, "", "", time.Time{}
 		st.Handler, st.Confined, st.PID = current.Description(), confined, pid
 	})
 	attrs := current.Description().Attrs()
@@ -222,7 +222,13 @@ func (s *supervisor) pause(ctx context.Context, d time.Duration) *session.Succes
 // health records what the handler reports about itself, and logs a change.
 func (s *supervisor) health(problem string) {
 	was := ""
-	s.set(func(st *Status) { was, st.Problem = st.Problem, problem })
+	s.set(func(st *Status) {
+		if was, st.Problem = st.Problem, problem; problem == "" {
+			st.ProblemAt = time.Time{}
+		} else if problem != was {
+			st.ProblemAt = time.Now()
+		}
+	})
 	switch {
 	case problem == was:
 	case problem == "":
@@ -300,7 +306,7 @@ func (s *supervisor) set(change func(*Status)) {
 		s.ready = make(chan struct{})
 	}
 	if now != Running && now != Wedged {
-		s.status.PID, s.status.Problem = 0, ""
+		s.status.PID, s.status.Problem, s.status.ProblemAt = 0, "", time.Time{}
 	}
 	if now != BackingOff && now != Refused {
 		s.status.Next = time.Time{}

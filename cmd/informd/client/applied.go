@@ -189,7 +189,7 @@ func writeApplied(cmd *cobra.Command, found []applied.Object, rules ruleSet, out
 	}
 	t := newTable(cmd.OutOrStdout(), "RULE", "STATE", "RESOURCE", "NAMESPACE", "NAME")
 	for _, o := range all {
-		state := "kept"
+		state := "applied"
 		if o.Left {
 			state = "left"
 		}

@@ -40,11 +40,12 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 			lines: r.Lines,
 		})
 	}
+	isGranted := s.Rights != nil && s.Rights.Unknown == "" && s.Rights.Missing == 0
 	for _, source := range s.Sources {
-		sourceProblems(source, add)
+		sourceProblems(source, isGranted, add)
 	}
 	for _, h := range s.Handlers {
-		all = append(all, handlerProblems(h, now)...)
+		all = append(all, handlerProblems(h, s.Rules, now)...)
 	}
 	for _, r := range s.Rules {
 		ruleProblems(r, flags, now, add)
@@ -78,7 +79,11 @@ func areChanges(n uint64) string {
 	return "changes are"
 }
 
-func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...any)) {
+// sourceProblems reports what is wrong with a source. isGranted says that informd has all the rights
+// that it needs, by the last it heard.
+func sourceProblems(
+	s control.SourceStatus, isGranted bool, add func(todo, what string, args ...any),
+) {
 	todo, isWrong := map[string]string{
 		"forbidden":  "allow informd to list and watch " + s.Resource,
 		"failing":    "informd tries again; look at the API server",
@@ -86,6 +91,8 @@ func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
 	switch {
+	case s.State == "forbidden" && isGranted:
+		todo = "informd has the right by now, and tries again within ten seconds"
 	case strings.HasPrefix(s.Reason, "the API server refuses the credentials"):
 		todo = "renew informd's credentials; informd then goes on by itself"
 	case strings.Contains(s.Reason, "x509: "):
@@ -135,7 +142,9 @@ func handlerState(h control.HandlerStatus) string {
 	return h.State
 }
 
-func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
+func handlerProblems(
+	h control.HandlerStatus, rules []control.RuleStatus, now time.Time,
+) (all []problem) {
 	name, state := cli.Printable(h.Name), handlerState(h)
 	p := problem{what: fmt.Sprintf("handler %s is %s", name, state)}
 	isWrong := true
@@ -166,6 +175,9 @@ func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
 		}
 		all = append(all, p)
 	}
+	if h.Problem != "" && h.State == control.Running { // a wedged one may be well by now
+		all = append(all, healthProblem(h, rules, now))
+	}
 	if h.Full && h.InFlight > 0 { // without a process none is in flight, and why is said above
 		all = append(all, problem{
 			what: "handler " + name + " is FULL: it has as many events as it may, and others wait " +
@@ -187,6 +199,34 @@ func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
 	return all
 }
 
+// healthProblem is what a handler reports about itself while it runs.
+func healthProblem(h control.HandlerStatus, rules []control.RuleStatus, now time.Time) problem {
+	since := ""
+	if !h.ProblemAt.IsZero() {
+		since = fmt.Sprintf(" (first %s ago)", age(now, h.ProblemAt))
+	}
+	p := problem{
+		what: cli.Printable(fmt.Sprintf("handler %s reports a problem%s: %s", h.Name, since, h.Problem)),
+		todo: "mend that",
+	}
+	var of []string
+	for _, r := range rules {
+		if r.Handler == h.Name {
+			of = append(of, r.Name)
+		}
+	}
+	switch n := len(of); {
+	case n > 3:
+		p.todo += fmt.Sprintf("; %s and %d other rules use it", of[0], n-1)
+	case n > 1:
+		p.todo += "; the rules " + strings.Join(of, ", ") + " use it"
+	case n == 1:
+		p.todo += "; rule " + of[0] + " uses it"
+	}
+	p.todo = cli.Printable(p.todo)
+	return p
+}
+
 // recently is how long a failed expression counts as something that is wrong now.
 const recently = 10 * time.Minute
 
@@ -199,9 +239,17 @@ func ruleProblems(
 	r control.RuleStatus, flags *controlFlags, now time.Time,
 	add func(todo, what string, args ...any),
 ) {
-	if r.State == control.RuleActive && r.Reason != "" {
+	waitsInVain := strings.HasPrefix(r.Reason, "waits for what it looks into: ") &&
+		strings.Contains(r.Reason, " is ")
+	if r.Reason != "" && (r.State == control.RuleActive || waitsInVain) {
 		todo := ""
-		if strings.Contains(r.Reason, " through the cluster on ") {
+		switch {
+		case waitsInVain:
+			todo = "mend that source, or look into it no more: a rule that may change the cluster " +
+				"acts only on what informd can read; its changes wait"
+		case strings.HasPrefix(r.Reason, "finds nothing in what it looks into: "):
+			todo = "mend that source, or look into it no more: the rule goes on as if it had no objects"
+		case strings.Contains(r.Reason, " through the cluster on "):
 			todo = "have one of them leave alone what the other wants, by its where, when or if; " +
 				"informd slows them until then, and drops nothing"
 		}

@@ -265,3 +265,48 @@ func TestWhatIsOverIsNotWrong(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// What a handler reports about itself is said with its age and the rules that it concerns.
+func TestHealthProblem(t *testing.T) {
+	now := time.Now()
+	s := control.Status{
+		Handlers: []control.HandlerStatus{{
+			Name: "hook", State: control.Running, PID: 1, Problem: "example.com answered 302 Found", ProblemAt: now.Add(-2 * time.Hour),
+		}},
+		Rules: []control.RuleStatus{{Name: "other", Handler: "log", State: control.RuleActive}},
+	}
+	for n, want := range []string{
+		"mend that", "mend that; rule a uses it", "mend that; the rules a, b use it", "mend that; the rules a, b, c use it",
+		"mend that; a and 3 other rules use it",
+	} {
+		if n > 0 {
+			s.Rules = append(s.Rules, control.RuleStatus{Name: string(rune('a' + n - 1)), Handler: "hook", State: control.RuleActive})
+		}
+		got := problems(s, new(controlFlags), now)
+		if len(got) != 1 || got[0].todo != want || got[0].what != "handler hook reports a problem (first 120m ago): example.com answered 302 Found" {
+			t.Errorf("%d rules: %+v", n, got)
+		}
+	}
+}
+
+// A rule that waits in vain is wrong, one that waits for a list is not.
+func TestRuleThatWaitsInVain(t *testing.T) {
+	for reason, want := range map[string]string{
+		"waits for what it looks into: nodes":                      "",
+		"waits for what it looks into: nodes is forbidden":         "its changes wait",
+		"waits for what it looks into: pods, nodes is not served":  "its changes wait",
+		"finds nothing in what it looks into: nodes is not served": "as if it had no objects",
+	} {
+		state := control.RuleActive
+		if strings.HasPrefix(reason, "waits") {
+			state = control.RuleWaiting
+		}
+		got := problems(control.Status{Rules: []control.RuleStatus{{Name: "a", State: state, Reason: reason}}}, new(controlFlags), time.Now())
+		if want == "" && len(got) == 0 {
+			continue
+		}
+		if len(got) != 1 || want == "" || got[0].what != "rule a "+reason || !strings.HasSuffix(got[0].todo, want) {
+			t.Errorf("%s: %+v", reason, got)
+		}
+	}
+}

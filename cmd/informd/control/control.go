@@ -278,7 +278,7 @@ type ExpressionError struct {
 type HandlerStatus struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`
-	Reason   string    `json:"reason,omitempty"` // of the state; if running, a health problem
+	Reason   string    `json:"reason,omitempty"` // of the state
 	Since    time.Time `json:"since,omitzero"`   // when it entered the state
 	Restarts int       `json:"restarts"`
 	InFlight int       `json:"inFlight"`
@@ -287,6 +287,9 @@ type HandlerStatus struct {
 	Confined string    `json:"confined,omitempty"` // what is enforced, and what enforces it
 	Failures int       `json:"failures"`           // recent ones; decreases while it runs
 	Next     time.Time `json:"next,omitzero"`      // when informd starts it again
+	// Problem is what a running handler reports about its health, since ProblemAt.
+	Problem   string    `json:"problem,omitempty"`
+	ProblemAt time.Time `json:"problemAt,omitzero"`
 	// LastFailure says why the last process that failed did so, at FailedAt, also while it runs
 	// again.
 	LastFailure string    `json:"lastFailure,omitempty"`

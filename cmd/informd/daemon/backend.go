@@ -167,11 +167,12 @@ func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus
 
 func hostStatus(name string, s host.Status) control.HandlerStatus {
 	out := control.HandlerStatus{
-		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem),
+		Name: name, State: string(s.State), Reason: s.Reason,
 		Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
 		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
 		LastFailure: s.LastFailure, FailedAt: s.FailedAt,
+		Problem: s.Problem, ProblemAt: s.ProblemAt,
 	}
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next
@@ -185,7 +186,7 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 	for _, e := range s.Endpoints {
 		of := hostStatus("", e.Status)
 		out.Endpoints = append(out.Endpoints, control.EndpointStatus{
-			Address: e.Address, State: of.State, Reason: of.Reason,
+			Address: e.Address, State: of.State, Reason: cmp.Or(of.Reason, of.Problem),
 			Since: of.Since, Restarts: of.Restarts,
 			InFlight: e.Status.InFlight, Program: of.Program, Failures: of.Failures, Next: of.Next,
 		})

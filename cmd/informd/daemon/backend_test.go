@@ -329,8 +329,7 @@ func TestLettersOfAnEngine(t *testing.T) {
 	}
 }
 
-// The status of a process is current. It shows the next start only if none runs, and a health
-// problem as the reason only if the state has no other reason.
+// The status of a process is current. It shows the next start only if none runs.
 func TestHostStatus(t *testing.T) {
 	next := time.Now().Add(time.Minute)
 	for _, c := range []struct {
@@ -338,11 +337,11 @@ func TestHostStatus(t *testing.T) {
 		want   control.HandlerStatus
 	}{
 		{host.Status{State: host.Running, PID: 1, Problem: "no disk", Next: next, Handler: host.Description{Name: "page", Version: "v2"}, Confined: "user 1:1", Reloading: next},
-			control.HandlerStatus{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1", Reloading: next}},
+			control.HandlerStatus{State: "running", PID: 1, Problem: "no disk", Program: "page v2", Confined: "user 1:1", Reloading: next}},
 		{host.Status{State: host.BackingOff, Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}},
 			control.HandlerStatus{State: "backing off", Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}}},
 		{host.Status{State: host.Refused, Reason: "no", Next: next}, control.HandlerStatus{State: "refused", Reason: "no", Next: next}},
-		{host.Status{State: host.Wedged, Reason: "silent", Problem: "no disk", PID: 1, Next: next}, control.HandlerStatus{State: "wedged", Reason: "silent", PID: 1}},
+		{host.Status{State: host.Wedged, Reason: "silent", Problem: "no disk", PID: 1, Next: next}, control.HandlerStatus{State: "wedged", Reason: "silent", Problem: "no disk", PID: 1}},
 		{host.Status{State: host.Running, Endpoints: []host.Endpoint{
 			{Address: "10.0.0.1:1", Status: host.Status{State: host.Running, Next: next, InFlight: 3, Handler: host.Description{Name: "page"}}},
 			{Address: "10.0.0.2:1", Status: host.Status{State: host.BackingOff, Reason: "gone", Next: next, Failures: 2, Restarts: 5}},

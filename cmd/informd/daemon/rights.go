@@ -156,6 +156,9 @@ func (p *permissions) ask(ctx context.Context, of *plan.Plan) {
 	}
 	p.known = is
 	p.mu.Unlock()
+	if err == nil && was != nil && is.Missing < was.Missing {
+		p.retry()
+	}
 	before := ""
 	if was != nil {
 		before = strings.Join(was.Lines, "\n")
@@ -169,6 +172,15 @@ func (p *permissions) ask(ctx context.Context, of *plan.Plan) {
 	default:
 		p.log.Warn("informd lacks rights that its manifests need; it goes on by itself once "+
 			"somebody grants them", "missing", is.Missing, "needed", is.Needed, "grant", after)
+	}
+}
+
+// retry tries the actions again that have failed for want of a right.
+func (p *permissions) retry() {
+	for _, r := range p.engine.Status().Rules {
+		if strings.Contains(r.Failure, "403 Forbidden") {
+			_, _ = p.engine.RetryRule(r.Name, "") // a paused rule goes on when it is resumed
+		}
 	}
 }
 
