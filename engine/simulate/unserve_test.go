@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -164,4 +165,26 @@ func TestIDsOfAResourceThatComesBack(t *testing.T) {
 	if len(ids) != 7 {
 		t.Error(ids)
 	}
+}
+
+// What a rule looks into and has read may go. It then finds nothing there, and prunes nothing for
+// that reason, until it is back.
+func TestPruneWaitsForAWithdrawnLookup(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes,
+		`kind: Source, metadata: {name: zones}, spec: {resource: v1/nodes, indexes: {all: '"yes"'}}`,
+		`kind: Rule, metadata: {name: r}, spec: {source: maps, prune: true, actions: [{forEach: 'lookup("zones.all", "yes")', apply: {resource: v1/secrets, object: {metadata: {name: "${object.metadata.name}-${item.metadata.name}", namespace: shop}}}}]}`)
+	b.must(b.Apply("zones", []byte(`{"kind":"Node","metadata":{"name":"north"}}`)))
+	b.put("a", "1")
+	b.expect(time.Second, "r added a, apply a-north, prunes secrets")
+	b.must(b.Unserve("zones", true))
+	b.expect(2 * time.Minute)
+	b.put("a", "2")
+	b.expect(time.Hour)
+	status, _ := b.Status()
+	if got := status.Rules[0].Failure; !strings.Contains(got, "pruning without them would delete all that it applied: zones") {
+		t.Errorf("the failure is %q", got)
+	}
+	b.must(b.Serve("zones"))
+	b.expect(10*time.Minute, "r updated a #21 after 3m31s, apply a-north, prunes secrets")
 }

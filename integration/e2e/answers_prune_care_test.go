@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/informd/informd/integration/cluster"
@@ -8,7 +9,7 @@ import (
 )
 
 // A lookup into a resource that is not served finds nothing. informd does not prune for that reason
-// what the rule applied before.
+// what the rule applied before: the rule waits.
 func TestUnreadableSourcesPreventPruning(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -34,7 +35,10 @@ func TestUnreadableSourcesPreventPruning(t *testing.T) {
 	k.Undefine(t.Context(), crd)
 	k.Patch(house, `data: {turn: "2"}`)
 	d = state.Run(manifests)
-	d.AwaitLog("pruning without them would delete all that it applied: rooms")
+	d.Poll("the rule to wait", func() bool {
+		_, out, _ := harness.Informd(t, "status", "--state-dir", state.Dir)
+		return strings.Contains(out, "rule furnishes waits for what it looks into: rooms is not served")
+	})
 	k.Has("house-hall", "turn", "1")
 	k.Has("house-attic", "turn", "1")
 
