@@ -216,8 +216,7 @@ list secrets in namespace NS
 	}
 }
 
-// What failed for want of a right is tried again as soon as somebody grants it, however long the
-// pauses are, and until then the status does not ask for what is there.
+// What failed for want of a right goes on once somebody grants it, and then nothing is wrong.
 func TestGrantedRight(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
@@ -231,7 +230,7 @@ spec: {resource: v1/configmaps, namespaces: [NS]}
 apiVersion: informd.dev/v1alpha1
 kind: Handler
 metadata: {name: log}
-spec: {builtin: log, retry: {backoff: 1h}}
+spec: {builtin: log}
 ---
 apiVersion: informd.dev/v1alpha1
 kind: Rule

@@ -31,6 +31,12 @@ const (
 	rightsShare = 20
 )
 
+// retrier is what permissions needs of an [engine.Engine].
+type retrier interface {
+	Status() engine.Status
+	RetryRule(rule, object string) (n int, err error)
+}
+
 // permissions knows which rights the daemon lacks of those that its plan needs. It asks the API
 // server in the background, and nothing waits for it.
 type permissions struct {
@@ -40,7 +46,7 @@ type permissions struct {
 	woken      chan struct{} // capacity 1: holds a token after a refusal
 
 	plan   func() *plan.Plan // set before run; a reload changes what it returns
-	engine *engine.Engine    // set before run
+	engine retrier           // set before run
 
 	mu    sync.Mutex
 	known *control.RightsStatus // nil before the first answer; guarded by mu
@@ -53,7 +59,7 @@ func newPermissions(reviewer *rbac.Reviewer, keepsState bool, log *slog.Logger) 
 }
 
 // follow sets what permissions asks for. It must be called before run.
-func (p *permissions) follow(plan func() *plan.Plan, eng *engine.Engine) {
+func (p *permissions) follow(plan func() *plan.Plan, eng retrier) {
 	p.plan, p.engine = plan, eng
 }
 
