@@ -308,7 +308,11 @@ func (r *reload) drop(rule *runningRule) {
 	}
 	end()
 	r.done.Dropped += waiting
-	r.Engine.logGone(rule.Name, r.next.successor(rule) != nil, waiting)
+	isReplaced := r.next.successor(rule) != nil
+	r.Engine.logGone(rule.Name, isReplaced, waiting)
+	if rule.Prune != nil && !isReplaced {
+		r.Engine.log.Warn(Left, "rule", rule.Name)
+	}
 }
 
 // logGone logs that informd has no rule of that name any more, or one about another resource.

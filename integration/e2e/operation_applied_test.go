@@ -108,6 +108,7 @@ func TestApplied(t *testing.T) {
 		}
 		holds(out, k.Text(c.line)+"what it has applied stays: informd applied lists it")
 	}
+	holds(d.Logged(), "what it has applied stays: informd applied lists it")
 	out, _ = run(0, "prune", "--rule", k.Ns+"-now", "--control", socket)
 	holds(out, "/copy-a: would be deleted")
 	k.Has("copy-a", "x", "1")

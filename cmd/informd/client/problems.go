@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
 )
 
 // problem is one thing that is wrong, with what to do about it.
@@ -91,6 +94,8 @@ func sourceProblems(
 		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
 	}[s.State]
 	switch {
+	case s.State == "not served" && movedTo(s.Resource) != "":
+		todo = "Kubernetes has this as " + movedTo(s.Resource) + " now: mend the resource of the source"
 	case s.State == "forbidden" && isGranted:
 		todo = "informd has the right by now, and tries again within ten seconds"
 	case strings.HasPrefix(s.Reason, "the API server refuses the credentials"):
@@ -115,6 +120,17 @@ func sourceProblems(
 			"source %s has index expressions that failed, %d %s",
 			s.Name, s.IndexErrors, cli.Plural(int(s.IndexErrors), "time"))
 	}
+}
+
+// movedTo is config.MovedTo for a resource as the status has it.
+func movedTo(resource string) string {
+	parts := strings.Split(resource, "/")
+	if len(parts) != 3 { // of the core group, where none has moved
+		return ""
+	}
+	return config.MovedTo(schema.GroupVersionResource{
+		Group: parts[0], Version: parts[1], Resource: parts[2],
+	})
 }
 
 // misfitProblems reports what a manifest asks for in vain: the first of it.

@@ -310,3 +310,17 @@ func TestRuleThatWaitsInVain(t *testing.T) {
 		}
 	}
 }
+
+// A resource that Kubernetes has elsewhere today needs nothing to be installed.
+func TestMovedResource(t *testing.T) {
+	for resource, want := range map[string]string{
+		"extensions/v1beta1/ingresses": "Kubernetes has this as networking.k8s.io/v1/ingresses now: mend the resource of the source",
+		"example.com/v1/ingresses":     "install what serves example.com/v1/ingresses, or mend the resource of the source",
+		"v1/podz":                      "install what serves v1/podz, or mend the resource of the source",
+	} {
+		s := control.Status{Sources: []control.SourceStatus{{Name: "a", State: "not served", Resource: resource}}}
+		if got := problems(s, new(controlFlags), time.Now()); len(got) != 1 || got[0].todo != want {
+			t.Errorf("%s: %+v", resource, got)
+		}
+	}
+}

@@ -366,7 +366,10 @@ func slowDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 }
 
 func until(now, then time.Time) string {
-	if pause := then.Sub(now).Round(time.Second); pause > 0 {
+	switch pause := then.Sub(now).Round(time.Second); {
+	case pause >= 24*time.Hour:
+		return "in " + duration.HumanDuration(pause)
+	case pause > 0:
 		return "in " + pause.String()
 	}
 	return "now"
