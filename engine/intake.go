@@ -85,7 +85,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 		return in
 	}
 	in.present = &present{in}
-	selection := source.Selection(planned.Selection)
+	selection := planned.Selection
 	if planned.Fixed != nil {
 		in.informer = b.informers.Fixed(selection, planned.Fixed)
 	} else {

@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/preview"
 )
 
 // metric is a metric of a manifest at work. A reload keeps it if its manifest says the same of it,
@@ -83,7 +84,7 @@ func overOf(m *plan.Metric) string {
 }
 
 // MetricChanges names the metrics that a reload changes. A changed one begins anew.
-type MetricChanges struct{ Added, Changed, Gone []string }
+type MetricChanges = preview.Names
 
 // metricChanges returns what a plan changes.
 func (w *work) metricChanges(p *plan.Plan) (c MetricChanges) {

@@ -2,79 +2,24 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/engine/source"
-	"github.com/informd/informd/plugins/handler"
-)
-
-// Preview says what a Reload of a plan would change now.
-type Preview struct {
-	// Selections of informers: those that stay, those that would begin, and list, and those that
-	// would end. Widened ones stay, and would list again, to keep more of their objects. Rules
-	// without a source have none here.
-	Kept, Begun, Ended, Widened []source.Selection
-	// Rules are those that would change, in the order of the plan; gone ones last. A rule of which
-	// only the handler changes is not among them.
-	Rules    []RulePreview
-	Handlers HandlerPreview
-	Metrics  MetricChanges
-}
-
-// HandlerPreview names handlers that would change.
-type HandlerPreview struct{ Started, Restarted, Ended []string }
-
-// RulePreview says what a rule would be told at once, before its when and events.
-type RulePreview struct {
-	Name   string
-	Former string // the name that it has until now; empty unless the change renames it
-	Change RuleChange
-	// In is how many objects come in or stay in, and are told as Synced; Out how many fall out, and
-	// are told as Deleted. Pending is how many begin to wait.
-	In, Out, Pending int
-	// Lists says that the rule would also be told what informers list that are yet to begin, or have
-	// to keep more of their objects.
-	Lists bool
-	// Dropped is how many deliveries that wait would be dropped.
-	Dropped int
-	// Untold says that the rule selects Synced, and would still be told nothing of objects as they
-	// are.
-	Untold bool
-	// Leaves says that the rule would be gone and prunes: what it has applied stays.
-	Leaves bool
-	// BySource says that the rule's own manifest stays the same, and a source that it reads changes.
-	BySource bool
-	// Does has what the rule would do by itself, and does not do yet: a verb and a resource, such as
-	// "deletes v1/pods".
-	Does []string
-}
-
-// RuleChange is how a rule would change.
-type RuleChange string
-
-// The changes of rules. A rule about another resource than before is replaced.
-const (
-	RuleAdded    RuleChange = "added"
-	RuleChanged  RuleChange = "changed"
-	RuleReplaced RuleChange = "replaced"
-	RuleGone     RuleChange = "gone"
+	"github.com/informd/informd/engine/preview"
 )
 
 // Preview returns what Reload would change if it were called now. It touches nothing, and evaluates
 // memberships over the caches, in turns like those of a round. If ctx ends, it returns its error.
-func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
+func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, error) {
 	now := e.work()
-	v := Preview{Metrics: now.metricChanges(p)}
+	v := preview.Changes{Metrics: now.metricChanges(p)}
 	for _, planned := range p.Informers {
-		selection := source.Selection(planned.Selection)
+		selection := planned.Selection
 		in := now.intake(planned)
 		if in == nil {
 			v.Begun = append(v.Begun, selection)
@@ -86,7 +31,7 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 		}
 	}
 	for _, in := range now.intakes {
-		selection := in.informer.Selection()
+		selection := in.planned.Selection
 		if in.planned.Fixed == nil && !slices.Contains(v.Kept, selection) {
 			v.Ended = append(v.Ended, selection)
 		}
@@ -97,27 +42,31 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (Preview, error) {
 		if old != nil && now.runs(old, r) {
 			continue
 		}
-		one := RulePreview{Name: r.Name, Change: RuleAdded, Does: newDeeds(old, r)}
+		var was *plan.Rule
+		if old != nil {
+			was = old.Rule
+		}
+		one := preview.Rule{Name: r.Name, Change: preview.Added, Does: preview.NewDeeds(was, r)}
 		if old != nil && old.Name != r.Name {
 			one.Former = old.Name
 		}
 		switch {
 		case old != nil && old.resource() != object.ResourceName(r.Source.Resource):
-			one.Change, one.Dropped = RuleReplaced, old.undelivered()
+			one.Change, one.Dropped = preview.Replaced, old.undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold, one.BySource = RuleChanged, now.isUntold(old, r), old.says(r)
+			one.Change, one.Untold, one.BySource = preview.Changed, now.isUntold(old, r), old.says(r)
 		}
-		if err := e.preview(ctx, &one, old, r); err != nil {
-			return Preview{}, err
+		if err := e.count(ctx, &one, old, r); err != nil {
+			return preview.Changes{}, err
 		}
 		v.Rules = append(v.Rules, one)
 	}
 	for _, old := range now.rules {
 		isNamed := func(r *plan.Rule) bool { return now.became(r) == old }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
-			v.Rules = append(v.Rules, RulePreview{
-				Name: old.Name, Change: RuleGone, Dropped: old.undelivered(), Leaves: old.Prune != nil,
+			v.Rules = append(v.Rules, preview.Rule{
+				Name: old.Name, Change: preview.Gone, Dropped: old.undelivered(), Leaves: old.Prune != nil,
 			})
 		}
 	}
@@ -132,18 +81,18 @@ func (r *runningRule) undelivered() int {
 }
 
 // changedHandlers adds the handlers that a plan would change to v.
-func (w *work) changedHandlers(p *plan.Plan, v *HandlerPreview) {
+func (w *work) changedHandlers(p *plan.Plan, v *preview.Names) {
 	for _, h := range p.Handlers {
 		switch d := w.dispatcher(h.Name); {
 		case d == nil:
-			v.Started = append(v.Started, h.Name)
+			v.Added = append(v.Added, h.Name)
 		case d.digest != plan.DigestOf(h):
-			v.Restarted = append(v.Restarted, h.Name)
+			v.Changed = append(v.Changed, h.Name)
 		}
 	}
 	for _, d := range w.dispatchers {
 		if _, stays := p.Handler(d.name); !stays && d.handler != nil {
-			v.Ended = append(v.Ended, d.name)
+			v.Gone = append(v.Gone, d.name)
 		}
 	}
 }
@@ -186,51 +135,9 @@ func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
 	return len(old.Source.Informers) == len(r.Source.Informers)
 }
 
-// deeds are the words for the actions of rules, by verb.
-var deeds = map[string]string{
-	handler.ActionApply: "applies", handler.ActionCreate: "creates", handler.ActionPatch: "patches",
-	handler.ActionDelete: "deletes", handler.ActionEvent: "writes Events about",
-}
-
-// newDeeds returns what a rule does by itself that the rule before, which may be nil, does not.
-func newDeeds(old *runningRule, r *plan.Rule) (does []string) {
-	of := func(r *plan.Rule) (all []string) {
-		if r.Actions != nil {
-			for _, kind := range r.Actions.Unserved {
-				all = append(all, fmt.Sprintf("applies or creates %s of %s, a kind that the cluster does not "+
-					"serve yet", kind.Kind, kind.GroupVersion()))
-			}
-			for _, a := range r.Actions.Each {
-				resource := a.Resource
-				if resource.Resource == "" { // its kind is not served
-					continue
-				}
-				if a.Subresource != "" {
-					resource.Resource += "/" + a.Subresource
-				}
-				all = append(all, deeds[a.Verb]+" "+object.ResourceName(resource))
-			}
-		}
-		for _, resource := range r.Prune {
-			all = append(all, "deletes "+object.ResourceName(resource)+" that it applied and no longer wants")
-		}
-		return all
-	}
-	var before []string
-	if old != nil {
-		before = of(old.Rule)
-	}
-	for _, one := range of(r) {
-		if !slices.Contains(before, one) && !slices.Contains(does, one) {
-			does = append(does, one)
-		}
-	}
-	return does
-}
-
-// preview counts what a rule would be told. old is what runs of it, or nil.
-func (e *Engine) preview(
-	ctx context.Context, v *RulePreview, old *runningRule, r *plan.Rule,
+// count counts what a rule would be given. old is what runs of it, or nil.
+func (e *Engine) count(
+	ctx context.Context, v *preview.Rule, old *runningRule, r *plan.Rule,
 ) error {
 	now := e.work()
 	for _, planned := range r.Source.Informers {
@@ -250,16 +157,16 @@ func (e *Engine) preview(
 			v.Lists = true
 			continue
 		}
-		if err := in.preview(ctx, v, was, r); err != nil {
+		if err := in.countFor(ctx, v, was, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// preview counts the objects of one informer.
-func (in *intake) preview(
-	ctx context.Context, v *RulePreview, old *runningRule, r *plan.Rule,
+// countFor counts the objects of one informer.
+func (in *intake) countFor(
+	ctx context.Context, v *preview.Rule, old *runningRule, r *plan.Rule,
 ) error {
 	var keys []string
 	in.informer.Visit(func(known iter.Seq[*object.Object]) {
@@ -282,7 +189,7 @@ func (in *intake) preview(
 				var reported evaluate.Change // its failures were reported when it was told
 				before := j >= 0 && is.evaluator.IsInside(j, o, &reported)
 				is.evaluator.Forget()
-				v.count(before, r, o.Decode(paths), in.clock.Now())
+				v.Count(before, r, o.Decode(paths), in.clock.Now())
 			}
 		})
 		if len(keys) > 0 && !rested(ctx, lull*time.Since(began)) {
@@ -290,71 +197,4 @@ func (in *intake) preview(
 		}
 	}
 	return nil
-}
-
-// count counts an object that the rule had inside before, or not.
-func (v *RulePreview) count(before bool, r *plan.Rule, tree any, now time.Time) {
-	inside, mark, _ := r.Settle(tree, before, now) // an expression that fails does not match
-	switch {
-	case inside && !r.OnlyInRounds:
-		v.In++
-	case inside:
-	case before:
-		v.Out++
-	}
-	if !mark.IsZero() {
-		v.Pending++
-	}
-}
-
-// Untold says in words what it means that a changed rule is Untold.
-func Untold(rule string) string {
-	return "the change applies to each object when that changes next; to apply it to all now: " +
-		"informd rule resync " + rule
-}
-
-// Left says in words what it means that a rule Leaves what it has applied.
-const Left = "what it has applied stays: informd applied lists it, and gives it to another rule or deletes it"
-
-// String returns the preview of a rule in words.
-func (v RulePreview) String() string {
-	var parts []string
-	add := func(n int, one, many string) {
-		switch {
-		case n == 1:
-			parts = append(parts, "1 "+one)
-		case n > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", n, many))
-		}
-	}
-	add(v.Out, "object falls out (deleted)", "objects fall out (deleted)")
-	add(v.In, "object comes in (synced)", "objects come in (synced)")
-	add(v.Pending, "object begins to wait", "objects begin to wait")
-	if v.Lists {
-		parts = append(parts, "all objects that its source lists come in (synced)")
-	}
-	add(v.Dropped, "delivery that waits is dropped", "deliveries that wait are dropped")
-	text := map[RuleChange]string{
-		RuleAdded: "is new", RuleChanged: "changes", RuleGone: "is gone",
-		RuleReplaced: "is about another resource, so it begins anew",
-	}[v.Change]
-	switch {
-	case v.BySource:
-		text = "changes with a source that it reads"
-	case v.Former != "" && len(parts) == 0 && len(v.Does) == 0:
-		text = "keeps what it had"
-	}
-	if len(v.Does) > 0 {
-		parts = append(parts, "it "+strings.Join(v.Does, ", "))
-	}
-	if v.Untold {
-		parts = append(parts, Untold(v.Name))
-	}
-	if v.Leaves {
-		parts = append(parts, Left)
-	}
-	if len(parts) == 0 {
-		return text
-	}
-	return text + ": " + strings.Join(parts, "; ")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/preview"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
@@ -311,7 +312,7 @@ func (r *reload) drop(rule *runningRule) {
 	isReplaced := r.next.successor(rule) != nil
 	r.Engine.logGone(rule.Name, isReplaced, waiting)
 	if rule.Prune != nil && !isReplaced {
-		r.Engine.log.Warn(Left, "rule", rule.Name)
+		r.Engine.log.Warn(preview.Left, "rule", rule.Name)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/preview"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -172,16 +173,16 @@ func TestReload(t *testing.T) {
 }
 
 // checkPreview compares a preview with what the reload did.
-func checkPreview(t *testing.T, v Preview, done Reloaded, told []string) {
+func checkPreview(t *testing.T, v preview.Changes, done Reloaded, told []string) {
 	t.Helper()
 	in, out, lists := 0, 0, false
 	var is Reloaded
 	for _, r := range v.Rules {
 		in, out, lists = in+r.In, out+r.Out, lists || r.Lists
 		switch r.Change {
-		case RuleAdded:
+		case preview.Added:
 			is.Added = append(is.Added, r.Name)
-		case RuleGone:
+		case preview.Gone:
 			is.Gone = append(is.Gone, r.Name)
 		default:
 			is.Changed = append(is.Changed, r.Name)
@@ -253,14 +254,14 @@ func TestPreviewInWords(t *testing.T) {
 			for _, r := range v.Rules {
 				got = append(got, r.Name+" "+r.String())
 			}
-			for _, name := range v.Handlers.Restarted {
+			for _, name := range v.Handlers.Changed {
 				got = append(got, "handler "+name)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			done, err := l.reload(e, c.after, h)
-			if isListed := slices.ContainsFunc(v.Rules, func(r RulePreview) bool { return r.Change == RuleChanged }); err != nil || isListed != (len(done.Changed) > 0) {
+			if isListed := slices.ContainsFunc(v.Rules, func(r preview.Rule) bool { return r.Change == preview.Changed }); err != nil || isListed != (len(done.Changed) > 0) {
 				t.Errorf("the reload has changed %q, %v", done.Changed, err)
 			}
 		})

@@ -54,7 +54,7 @@ type Stepper struct {
 
 // Hand drives one informer of the plan.
 type Hand struct {
-	plan.Selection
+	object.Selection
 	*source.Hand
 	isFixed bool
 }
@@ -99,7 +99,7 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	return s, nil
 }
 
-func selectionIn(i *source.Informer) plan.Selection { return plan.Selection(i.Selection()) }
+func selectionIn(i *source.Informer) object.Selection { return i.Selection() }
 
 // nowhere returns a cluster to which no request is sent.
 func nowhere() Cluster {

@@ -36,7 +36,7 @@ func compileWith(
 ) (*Plan, config.Mistakes) {
 	b := &builder{
 		branch: branch,
-		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source),
+		config: c, informers: make(map[object.Selection]*Informer), sources: make(map[string]*Source),
 		whole: make(map[*Informer]bool), looked: make(map[*Informer]*object.Paths),
 		schedules: make(map[string]*timing.Schedule),
 		indexes:   make(map[string][]string), programs: make(map[compiled]*expr.Program),
@@ -69,7 +69,7 @@ func compileWith(
 type builder struct {
 	config    *config.Config
 	plan      Plan
-	informers map[Selection]*Informer
+	informers map[object.Selection]*Informer
 	sources   map[string]*Source
 	whole     map[*Informer]bool
 	indexes   map[string][]string // names of the indexes, by source
@@ -111,7 +111,10 @@ func (b *builder) addSource(s config.Source) {
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
-		selection := Selection{s.Resource, namespace, s.LabelSelector, s.FieldSelector}
+		selection := object.Selection{
+			Resource: s.Resource, Namespace: namespace,
+			LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector,
+		}
 		out.Informers = append(out.Informers, b.informer(selection))
 	}
 	for _, index := range s.Indexes {
@@ -145,7 +148,7 @@ func digestOfEvents(r config.Rule) Digest {
 	return DigestOf(r)
 }
 
-func (b *builder) informer(selection Selection) *Informer {
+func (b *builder) informer(selection object.Selection) *Informer {
 	informer := b.informers[selection]
 	if informer == nil {
 		informer = &Informer{
@@ -257,7 +260,7 @@ func (b *builder) alone(rule string) *Source {
 		"metadata": map[string]string{"name": rule, "uid": rule, "resourceVersion": "1"},
 	})
 	informer := &Informer{
-		Selection: Selection{Resource: ruleResource, FieldSelector: AloneSelector + rule},
+		Selection: object.Selection{Resource: ruleResource, FieldSelector: AloneSelector + rule},
 		View:      new(object.Paths), Fixed: text,
 	}
 	b.whole[informer] = true

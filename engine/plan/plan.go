@@ -46,16 +46,9 @@ func (p *Plan) AllInformers() []*Informer {
 	return all
 }
 
-// Selection says which objects an informer watches. Sources with equal selections share one.
-type Selection struct {
-	Resource                     schema.GroupVersionResource
-	Namespace                    string // empty: all
-	LabelSelector, FieldSelector string // canonical
-}
-
 // Informer is one watch, shared by every source with its selection.
 type Informer struct {
-	Selection
+	object.Selection
 	// Indexes by their names in the informer, which are their texts: sources that write the same
 	// expression share an index.
 	Indexes map[string]*expr.Program

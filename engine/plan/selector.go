@@ -13,13 +13,13 @@ import (
 
 // Selector is a compiled Selection: it decides about objects as an API server does.
 type Selector struct {
-	Selection
+	object.Selection
 	labels labels.Selector
 	fields fields.Selector
 }
 
 // NewSelector compiles a Selection.
-func NewSelector(s Selection) (*Selector, error) {
+func NewSelector(s object.Selection) (*Selector, error) {
 	byLabel, err := labels.Parse(s.LabelSelector)
 	byField, failed := fields.ParseSelector(s.FieldSelector)
 	if err := errors.Join(err, failed); err != nil {

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/object"
 )
 
 // A resource that is not served is no proof that its objects are deleted. They may live on in
@@ -60,11 +62,11 @@ func (a *absence) look(ctx context.Context) {
 	case err != nil:
 		a.since = time.Time{}
 		i.health.keeps(fmt.Sprintf("the cluster does not serve %s, and informd cannot find out "+
-			"whether it is gone in all versions: %s", resourceName(i.sel.Resource), reasonOf(err)))
+			"whether it is gone in all versions: %s", object.ResourceName(i.sel.Resource), reasonOf(err)))
 	case len(versions) > 0:
 		a.since = time.Time{}
 		i.health.keeps(fmt.Sprintf("the cluster serves %s only in %s: name that version in the source",
-			resourceName(i.sel.Resource), strings.Join(versions, ", ")))
+			object.ResourceName(i.sel.Resource), strings.Join(versions, ", ")))
 	case a.since.IsZero():
 		a.since = now
 	case now.Sub(a.since) >= after:

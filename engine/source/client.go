@@ -152,7 +152,7 @@ func (c *apiClient) get(
 ) (*answerBody, error) {
 	body, err := within.limited(ctx, func(ctx context.Context) (io.ReadCloser, error) {
 		// client-go would repeat a request in silence that the server refuses for the moment.
-		return through.Get().MaxRetries(0).AbsPath(c.selection.path()...).
+		return through.Get().MaxRetries(0).AbsPath(pathOf(c.selection)...).
 			SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
 			Stream(ctx)
 	})
@@ -164,8 +164,8 @@ func (c *apiClient) get(
 	return body, err
 }
 
-// path returns the path of the selection's objects.
-func (s Selection) path() []string {
+// pathOf returns the path of the objects of a selection.
+func pathOf(s Selection) []string {
 	path := []string{"api"}
 	if s.Resource.Group != "" {
 		path = []string{"apis", s.Resource.Group}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/object/scan"
 	"github.com/informd/informd/engine/timing"
 )
@@ -174,7 +175,7 @@ func (h *Hand) Unserve(isWithdrawn bool) {
 	if i.feed.isEmpty() {
 		i.emptyGeneration()
 	}
-	reason := "the cluster does not serve " + resourceName(i.sel.Resource)
+	reason := "the cluster does not serve " + object.ResourceName(i.sel.Resource)
 	i.health.notServed(reason, i.counts.objects.Load())
 }
 

@@ -66,7 +66,7 @@ type Informer struct {
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {
-	log := parent.log.With(sel.attrs()...)
+	log := parent.log.With(attrsOf(sel)...)
 	i := &Informer{
 		parent:  parent,
 		sel:     sel,
@@ -103,7 +103,7 @@ func (i *Informer) IsFixed() bool { return i.fixed != nil }
 // informer runs.
 func (i *Informer) NameSources(names ...string) {
 	attrs := []any{slog.String("source", strings.Join(names, ","))}
-	i.log = i.parent.log.With(append(attrs, i.sel.attrs()...)...)
+	i.log = i.parent.log.With(append(attrs, attrsOf(i.sel)...)...)
 	i.health.log, i.feed.log = i.log, i.log
 }
 

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/engine/object"
 )
 
 // served finds out whether the cluster serves a resource. It asks discovery, with one request at a
@@ -70,7 +72,7 @@ func (s *served) ask(ctx context.Context, sel Selection) (availability, string) 
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err),
 		err == nil && isUntold(sel.Resource.GroupVersion(), list):
 		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, "+
-			"and discovery is forbidden", resourceName(sel.Resource))
+			"and discovery is forbidden", object.ResourceName(sel.Resource))
 	case err != nil:
 		return isUnknown, "discovery: " + reasonOf(err)
 	}
@@ -78,18 +80,18 @@ func (s *served) ask(ctx context.Context, sel Selection) (availability, string) 
 		return r.Name == sel.Resource.Resource
 	})
 	if at < 0 {
-		return isAbsent, fmt.Sprintf("the cluster does not serve %s", resourceName(sel.Resource))
+		return isAbsent, fmt.Sprintf("the cluster does not serve %s", object.ResourceName(sel.Resource))
 	}
 	r := list.APIResources[at]
 	for _, verb := range []string{"list", "watch"} {
 		if !slices.Contains(r.Verbs, verb) {
 			return isUnusable, fmt.Sprintf("%s does not support %s",
-				resourceName(sel.Resource), verb)
+				object.ResourceName(sel.Resource), verb)
 		}
 	}
 	if sel.Namespace != "" && !r.Namespaced {
 		return isUnusable, fmt.Sprintf("%s has no namespaces: leave namespaces out",
-			resourceName(sel.Resource))
+			object.ResourceName(sel.Resource))
 	}
 	return isServed, ""
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/preview"
 )
 
 // current is the configuration that the daemon runs. It takes up a changed one: all that can fail is
@@ -153,10 +154,10 @@ func (c *current) switchTo(
 		}
 	}
 	for _, name := range rules.Untold {
-		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, engine.Untold(name)))
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Untold(name)))
 	}
 	for _, name := range rules.Leaving {
-		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, engine.Left))
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Left))
 	}
 	eachUnserved(compiled, func(rule string, kind schema.GroupVersionKind) {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: the cluster does not serve the kind %s of "+
@@ -219,12 +220,8 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 		Informers: control.Changes{
 			Added: texts(v.Begun), Changed: texts(v.Widened), Gone: texts(v.Ended),
 		},
-		Kept: len(v.Kept),
-		Handlers: control.Changes{
-			Added: v.Handlers.Started, Changed: v.Handlers.Restarted, Gone: v.Handlers.Ended,
-		},
-		Metrics: control.Changes(v.Metrics),
-		Rules:   make([]control.PlannedRule, 0, len(v.Rules)),
+		Kept: len(v.Kept), Handlers: control.Changes(v.Handlers), Metrics: control.Changes(v.Metrics),
+		Rules: make([]control.PlannedRule, 0, len(v.Rules)),
 	}
 	if !c.folders.Admit(compiled.Handlers...) {
 		out.Problem = usersNeedRestart
@@ -243,7 +240,7 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 }
 
 // texts returns selections in words.
-func texts(selections []source.Selection) (out []string) {
+func texts(selections []object.Selection) (out []string) {
 	for _, s := range selections {
 		out = append(out, s.String())
 	}

@@ -18,13 +18,12 @@ import (
 
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/object/scan"
-	"github.com/informd/informd/engine/plan"
 )
 
 // follower lists and watches one selection. It passes on what the API server sends, as it is.
 type follower struct {
 	recorder *recorder
-	plan.Selection
+	object.Selection
 	version string              // the resourceVersion up to which it has followed
 	isDown  bool                // it fails, and has said so
 	known   map[string]identity // the newest states in the recording, by key; see recorder.mu

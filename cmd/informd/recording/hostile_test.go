@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/object"
 )
 
 // An API server is not trusted for size: what has no end ends the recording, or that watch.
@@ -39,7 +39,7 @@ func TestEndlessAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(c.answer))
 			defer server.Close()
-			selection := plan.Selection{}
+			selection := object.Selection{}
 			selection.Resource.Version, selection.Resource.Resource = "v1", "pods"
 			r, _ := memory(t, selection)
 			client, err := newClient(&rest.Config{Host: server.URL})

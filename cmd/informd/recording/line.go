@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
 )
 
 // The types of lines. The first five are those of a watch, as kubectl prints them.
@@ -32,7 +31,7 @@ type line struct {
 	Selections []selection `json:"selections,omitempty"`
 }
 
-// selection is a plan.Selection as a recording has it.
+// selection is a object.Selection as a recording has it.
 type selection struct {
 	Resource      string `json:"resource"`
 	Namespace     string `json:"namespace,omitempty"` // empty: all
@@ -40,7 +39,7 @@ type selection struct {
 	FieldSelector string `json:"fieldSelector,omitempty"`
 }
 
-func newSelection(s plan.Selection) selection {
+func newSelection(s object.Selection) selection {
 	return selection{
 		Resource: object.ResourceName(s.Resource), Namespace: s.Namespace,
 		LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector,

@@ -47,7 +47,7 @@ func identityOf(o *object.Object) identity {
 }
 
 func newRecorder(
-	client *rest.RESTClient, selections []plan.Selection, say func(string, ...any),
+	client *rest.RESTClient, selections []object.Selection, say func(string, ...any),
 ) *recorder {
 	r := &recorder{client: client, masker: newMasker(), say: say}
 	for _, s := range selections {
@@ -60,12 +60,12 @@ func newRecorder(
 
 // selections returns what to record for a plan. Where selections overlap, it takes one that has all
 // of them. That needs no more permissions: two selections of different namespaces do not overlap.
-func selections(p *plan.Plan) (all []plan.Selection) {
+func selections(p *plan.Plan) (all []object.Selection) {
 	for _, i := range p.Informers {
 		s := i.Selection
 		for merged := true; merged; { // what s has become may overlap with others
 			merged = false
-			all = slices.DeleteFunc(all, func(other plan.Selection) bool {
+			all = slices.DeleteFunc(all, func(other object.Selection) bool {
 				if !overlap(s, other) {
 					return false
 				}
@@ -79,20 +79,20 @@ func selections(p *plan.Plan) (all []plan.Selection) {
 }
 
 // overlap reports whether an object may be in both selections.
-func overlap(a, b plan.Selection) bool {
+func overlap(a, b object.Selection) bool {
 	return a.Resource == b.Resource &&
 		(a.Namespace == "" || b.Namespace == "" || a.Namespace == b.Namespace)
 }
 
 // union returns a selection that has what two others have.
-func union(a, b plan.Selection) plan.Selection {
+func union(a, b object.Selection) object.Selection {
 	both := func(a, b string) string {
 		if a == b {
 			return a
 		}
 		return ""
 	}
-	return plan.Selection{
+	return object.Selection{
 		Resource: a.Resource, Namespace: both(a.Namespace, b.Namespace),
 		LabelSelector: both(a.LabelSelector, b.LabelSelector),
 		FieldSelector: both(a.FieldSelector, b.FieldSelector),
@@ -267,6 +267,6 @@ func (f *follower) line(kind string, text []byte) line {
 }
 
 // unfit says that an object cannot be recorded. informd cannot read it either.
-func (r *recorder) unfit(s plan.Selection, err error) {
+func (r *recorder) unfit(s object.Selection, err error) {
 	r.say("left out an object of %v that cannot be read: %v", newSelection(s), err)
 }

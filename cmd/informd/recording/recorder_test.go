@@ -32,7 +32,7 @@ func state(t *testing.T, name, uid, version string) *object.Object {
 }
 
 // memory returns a recorder of some selections that writes to memory, and what it wrote.
-func memory(t *testing.T, selections ...plan.Selection) (*recorder, func() []string) {
+func memory(t *testing.T, selections ...object.Selection) (*recorder, func() []string) {
 	t.Helper()
 	var out bytes.Buffer
 	f, err := create("-", false, &out)
@@ -63,7 +63,7 @@ func memory(t *testing.T, selections ...plan.Selection) (*recorder, func() []str
 // A state that is known is not recorded again, nor a deletion of what was not there.
 func TestKnownStates(t *testing.T) {
 	t.Parallel()
-	r, lines := memory(t, plan.Selection{Resource: pods})
+	r, lines := memory(t, object.Selection{Resource: pods})
 	f := r.followers[0]
 	must := func(err error) {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestKnownStates(t *testing.T) {
 // After a gap, the recording has what a comparison shows, as one block.
 func TestGap(t *testing.T) {
 	t.Parallel()
-	r, lines := memory(t, plan.Selection{Resource: pods})
+	r, lines := memory(t, object.Selection{Resource: pods})
 	f := r.followers[0]
 	for _, o := range []*object.Object{state(t, "same", "u1", "1"), state(t, "changed", "u2", "2"), state(t, "gone", "u3", "3"), state(t, "other", "u4", "4")} {
 		if err := r.reported(f, typeAdded, o); err != nil {
@@ -110,7 +110,7 @@ func TestGap(t *testing.T) {
 func TestSelectionsOfAPlan(t *testing.T) {
 	t.Parallel()
 	of := func(namespace, labels string) *plan.Informer {
-		return &plan.Informer{Selection: plan.Selection{Resource: pods, Namespace: namespace, LabelSelector: labels}}
+		return &plan.Informer{Selection: object.Selection{Resource: pods, Namespace: namespace, LabelSelector: labels}}
 	}
 	for _, test := range []struct {
 		informers []*plan.Informer
@@ -120,7 +120,7 @@ func TestSelectionsOfAPlan(t *testing.T) {
 		{[]*plan.Informer{of("web", "app=web"), of("shop", ""), of("web", "app=db")}, []string{"v1/pods (namespace shop)", "v1/pods (namespace web)"}},
 		{[]*plan.Informer{of("web", "app=web"), of("shop", "app=web"), of("", "app=web")}, []string{"v1/pods (labels app=web)"}},
 		{[]*plan.Informer{of("web", "app=web"), of("shop", "app=web"), of("", "app=db")}, []string{"v1/pods"}},
-		{[]*plan.Informer{of("web", "app=web"), {Selection: plan.Selection{Resource: secrets}}}, []string{"v1/pods (namespace web) (labels app=web)", "v1/secrets"}},
+		{[]*plan.Informer{of("web", "app=web"), {Selection: object.Selection{Resource: secrets}}}, []string{"v1/pods (namespace web) (labels app=web)", "v1/secrets"}},
 	} {
 		var got []string
 		for _, s := range selections(&plan.Plan{Informers: test.informers}) {
