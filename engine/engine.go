@@ -232,7 +232,7 @@ func (e *Engine) follow(ctx context.Context) (undelivered int) {
 		w.end = e.tasks.start(w.run)
 	}
 	for _, r := range now.rules {
-		e.tasks.startOrphans(r)
+		r.pruning.start(&e.tasks)
 	}
 	for _, d := range now.dispatchers {
 		d.end = e.tasks.start(d.run)
@@ -314,18 +314,6 @@ func (t *tasks) start(run func(context.Context)) (end func()) {
 	return func() {
 		cancel()
 		<-ended
-	}
-}
-
-// startOrphans has what a rule may have left behind looked for, and what it has spared pruned.
-func (t *tasks) startOrphans(r *runningRule) {
-	if r.orphans == nil {
-		return
-	}
-	look, late := t.start(r.orphans.run), t.start(r.spared.run)
-	r.orphans.end = func() {
-		look()
-		late()
 	}
 }
 

@@ -99,6 +99,9 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 // setID changes the id of a rule that is not at work yet.
 func (e *Engine) setID(r *runningRule, id string) {
 	r.id, r.memory.id = id, id
+	if r.pruning != nil {
+		r.pruning.rule.ID = id
+	}
 	if r.counting != nil {
 		r.counting.rule = id
 	}

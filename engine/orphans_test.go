@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
@@ -20,39 +18,38 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
+// hasResumed reports whether a rule follows its informers, and its source has synced.
+func hasResumed(e *Engine, r *runningRule) bool {
+	return r.view.HasSynced() && !r.lane.Paused() && !isHeld(e.work(), r)
+}
+
 // An orphan's source object that has come meanwhile is not deleted.
 func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	h := new(teller)
-	e, stop := l.start(mapSource+aRule("r", ""), h)
+	e, stop := l.start(mapSource+aRule("r", `, prune: true, actions: [{if: object.data.size == "9", apply: {resource: v1/secrets, object: {metadata: {name: copy, namespace: shop}}}}]`), h)
 	for deadline := time.Now().Add(patience); e.rule("r").lane.Stats().InFlight > 0 || len(e.rule("r").view.List("", nil)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
 	}
-	o := &orphans{rule: e.rule("r"), engine: e}
-	for !o.hasResumed() {
+	r := e.rule("r")
+	for !hasResumed(e, r) {
 		time.Sleep(time.Millisecond)
 	}
-	o.report([]stray{{resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, mark: "mark"}}, false)
-	if reason := o.reason(); !strings.Contains(reason, "'informd.dev/rule=r,informd.dev/source in (mark)'") {
-		t.Errorf("the status lists what is wanted, too: %s", reason)
-	} else if !strings.HasPrefix(reason, "leaves 1 object that") {
-		t.Errorf("one object is left: %s", reason)
-	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
-	if told := o.depart(gone); len(told) != 2 || told[gone[0]] {
+	if told := e.depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
 		t.Errorf("told %v", told)
 	}
-	for o.rule.lane.Stats().Waiting+o.rule.lane.Stats().InFlight > 0 {
+	for r.lane.Stats().Waiting+r.lane.Stats().InFlight > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	l.expect(stop(), "r synced a →1", "r deleted b →", "r deleted c →")
 }
 
-const pruning = mapSource + `---
+const pruningRule = mapSource + `---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: r}
@@ -66,12 +63,12 @@ spec:
 // While the prune of an orphan waits, another informd may create the source object and apply for it.
 func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	t.Parallel()
-	e, _, _ := idle(t, pruning)
+	e, _, _ := idle(t, pruningRule)
 	p := e.rule("r").preparer
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	exists, failure := false, error(nil)
 	p.exists = func(context.Context, delta.Key) (bool, error) { return exists, failure }
-	draft := delivery.Draft{Delta: p.orphaned(key)}
+	draft := delivery.Draft{Delta: p.pruning.rule.Orphaned(key)}
 	isPrune := func(all []handler.Action) bool { return len(slices.DeleteFunc(all, action.IsBreak)) == 1 }
 	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || !isPrune(got.Actions) {
 		t.Errorf("gone: prepared %+v, %v, want a prune", got, err)
@@ -102,9 +99,8 @@ func TestOrphansOfABusyRule(t *testing.T) {
 		return nil
 	})
 	l.put("a", "1")
-	e, stop := l.start(pruning, new(teller))
+	e, stop := l.start(pruningRule, new(teller))
 	r := e.rule("r")
-	o := &orphans{rule: r, engine: e, limit: rate.NewLimiter(rate.Inf, 1)}
 	await := func(what string, holds func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
@@ -114,7 +110,7 @@ func TestOrphansOfABusyRule(t *testing.T) {
 		}
 	}
 	key := delta.Key{Namespace: "shop", Name: "a"}
-	await("the rule does not act", func() bool { return o.hasResumed() && r.lane.Stats().Delayed == 1 })
+	await("the rule does not act", func() bool { return hasResumed(e, r) && r.lane.Stats().Delayed == 1 })
 	copied := map[string]any{"metadata": map[string]any{
 		"namespace": "shop", "name": "a-copy",
 		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.preparer.Mark(key)},
@@ -127,8 +123,8 @@ func TestOrphansOfABusyRule(t *testing.T) {
 		is, ok := r.view.Get("shop", "a")
 		return ok && !r.preparer.Selects(is, time.Now())
 	})
-	found, err := o.look(t.Context())
-	if err != nil || len(found.left) != 0 || !found.isBusy || found.pruning {
+	found, err := r.pruning.orphans.Look(t.Context())
+	if err != nil || len(found.Left) != 0 || !found.IsBusy || found.Pruning {
 		t.Errorf("found %+v, %v, want that the rule is busy", found, err)
 	}
 	stop()
@@ -145,7 +141,7 @@ func TestStatusOfALongPrune(t *testing.T) {
 		return nil
 	})
 	key := delta.Key{Namespace: "shop", Name: "a"}
-	e, stop := l.start(pruning, new(teller))
+	e, stop := l.start(pruningRule, new(teller))
 	for i := range 2 * longPrune {
 		l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
 			"namespace": "shop", "name": fmt.Sprint("copy-", i),
@@ -180,11 +176,11 @@ func TestOrphansOverARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLife(t)
-			manifests := strings.Replace(pruning, "{resource: v1/configmaps}", "{resource: "+source+"}", 1)
+			manifests := strings.Replace(pruningRule, "{resource: v1/configmaps}", "{resource: "+source+"}", 1)
 			key := delta.Key{Namespace: "shop", Name: "a"}
 			e, stop := l.start(manifests, new(teller))
-			o := &orphans{rule: e.rule("r"), engine: e, limit: rate.NewLimiter(rate.Inf, 1)}
-			for deadline := time.Now().Add(patience); !o.hasResumed(); time.Sleep(time.Millisecond) {
+			r := e.rule("r")
+			for deadline := time.Now().Add(patience); !hasResumed(e, r); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the source does not sync")
 				}
@@ -192,17 +188,17 @@ func TestOrphansOverARestart(t *testing.T) {
 			if err := e.SetPaused("r", true); err != nil {
 				t.Fatal(err)
 			}
-			if told := o.depart([]delta.Key{key}); !told[key] || !o.rule.lane.Holds(key) {
+			if told := e.depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.lane.Holds(key) {
 				t.Fatalf("told %v", told)
 			}
 			stop()
 			e, stop = l.start(manifests, new(teller))
 			defer stop()
-			r := e.rule("r")
+			r = e.rule("r")
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				found, err := r.laneStore.Load(key, 0, 9, 1<<20)
 				if err == nil && len(found) == 1 {
-					if !r.preparer.isOrphaned(found[0].Value.Delta) {
+					if !r.pruning.rule.IsOrphaned(found[0].Value.Delta) {
 						t.Errorf("found %+v", found[0].Value.Delta)
 					}
 					return

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/config"
@@ -37,8 +36,8 @@ type preparer struct {
 	counters []*metric
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 	// exists reports whether the cluster has an object of the rule's source.
-	exists func(context.Context, delta.Key) (bool, error)
-	spared *spared // that of the rule
+	exists  func(context.Context, delta.Key) (bool, error)
+	pruning *pruning // that of the rule; nil if it does not prune
 	// mayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
 	mayAct bool
 
@@ -126,7 +125,7 @@ func (p *preparer) IsConfidential() bool { return p.confidential.Load() }
 
 // Prepare implements dispatch.Preparer.
 func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error) {
-	if p.isOrphaned(d.Delta) {
+	if p.pruning != nil && p.pruning.rule.IsOrphaned(d.Delta) {
 		switch is, err := p.exists(ctx, d.Delta.Key()); {
 		case is, action.IsForbidden(err): // the rule's orphans look again later
 			return delivery.Prepared{Nothing: true}, nil
@@ -134,8 +133,8 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 			return delivery.Prepared{}, err
 		}
 	}
-	if p.isLate(d.Delta) {
-		return p.prepareLate(ctx, d)
+	if p.pruning != nil && p.pruning.rule.IsLate(d.Delta) {
+		return p.pruning.spared.Prepare(ctx, p.pruning.rule, d.Delta)
 	}
 	now := p.clock.Now()
 	r := p.Recipe.Prepare(d, now)
@@ -153,7 +152,7 @@ func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 		p.selected.Add(1)
 		counted(p.counters, r.Samples, d.Delta.Key())
 	}
-	if r.PruneBy != "" && p.spares(r.Delta) {
+	if r.PruneBy != "" && p.pruning.spared.Spares(p.pruning.rule, r.Delta) {
 		r.PruneBy = ""
 	}
 	r.Actions, r.OnlyPrunes = p.inOrder(r), len(r.Steps) == 0
@@ -173,15 +172,10 @@ func (p *preparer) inOrder(r prepare.Result) []handler.Action {
 	}
 	if r.PruneBy != "" {
 		for _, resource := range p.rule.Prune {
-			steps = append(steps, pruneStep(resource, r.PruneBy))
+			steps = append(steps, action.PruneStep(resource, r.PruneBy))
 		}
 	}
 	return action.Join(append(steps, reports...))
-}
-
-// pruneStep returns the step that deletes what a label selector selects of a resource.
-func pruneStep(resource schema.GroupVersionResource, by string) action.Step {
-	return action.Step{Actions: []handler.Action{action.Prune(resource, by)}}
 }
 
 // payload makes the payload of a change from the caches as they are now.

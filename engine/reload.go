@@ -275,9 +275,7 @@ func (r *reload) carryOut() {
 	}
 	end()
 	for _, rule := range r.next.rules {
-		if rule.orphans != nil && rule.orphans.end == nil {
-			r.tasks.startOrphans(rule)
-		}
+		rule.pruning.start(&r.tasks)
 		rule.before = nil // and with it all before that
 	}
 	r.before, r.next = nil, nil
@@ -293,9 +291,7 @@ func (r *reload) ended() {
 
 // drop ends a rule that is gone, and drops what waits for it.
 func (r *reload) drop(rule *runningRule) {
-	if rule.orphans != nil && rule.orphans.end != nil {
-		rule.orphans.end()
-	}
+	rule.pruning.stop()
 	stats := rule.lane.Stats()
 	gathered, _ := rule.lane.Gathered()
 	waiting := stats.Waiting + stats.Away + gathered
@@ -358,9 +354,7 @@ func (r *reload) introduce(rule *runningRule) {
 // succeed makes a rule take the place of the one before it.
 func (r *reload) succeed(rule *runningRule) {
 	old := rule.before
-	if old.orphans != nil && old.orphans.end != nil {
-		old.orphans.end()
-	}
+	old.pruning.stop()
 	rule.options.Renamed = func(former []delivery.Former) {
 		rule.memory.renamed(rule.Name, former)
 		r.dead.Rename(old.Name, rule.Name)
@@ -371,7 +365,11 @@ func (r *reload) succeed(rule *runningRule) {
 	rule.preparer.selected.Store(old.preparer.selected.Load())
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
-	old.spared.succeed(rule)
+	if spared := old.pruning.spares(); rule.pruning != nil {
+		spared.Succeed(rule.pruning.rule, rule.pruning.spared)
+	} else {
+		spared.Succeed(nil, nil)
+	}
 	if rule.counting != old.counting {
 		old.counting.forget()
 	}

@@ -197,7 +197,9 @@ func (e *Engine) resume(from loaded) {
 		r.memory.loaded()
 	}
 	e.restoreCounts(from.notes)
-	e.restoreSpared(from.notes)
+	for _, r := range e.work().rules {
+		r.pruning.spares().Restore(notesOf(r.id, from.notes))
+	}
 	end()
 	if objects+waiting+len(from.letters) > 0 {
 		e.log.Info("resuming from the saved state",

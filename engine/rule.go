@@ -37,8 +37,7 @@ type runningRule struct {
 	laneStore *laneStore       // nil if nothing is kept
 	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
-	orphans   *orphans // nil unless the rule prunes
-	spared    *spared  // nil unless the rule prunes
+	pruning   *pruning // nil unless the rule prunes
 	timed     allTimed // what waits to become a member
 	source    *runningSource
 	to        *dispatcher

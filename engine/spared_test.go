@@ -59,7 +59,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 	told := l.run(sparing, new(teller), n(1))
 	l.server.Withdraw(gizmos)
 	told = append(told, l.run(sparing, new(teller), func(e *Engine, _ []string) bool {
-		_, due = e.rule("r").spared.count()
+		_, due = e.rule("r").pruning.spared.Count()
 		return !due.IsZero()
 	})...)
 	slices.Sort(told)
@@ -74,7 +74,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 		l.expect(l.run(sparing, new(teller), func(e *Engine, _ []string) bool { return until(e) }))
 	}
 	again(30*time.Minute, func(e *Engine) bool {
-		if _, next := e.rule("r").spared.count(); next.Unix() != due.Unix() {
+		if _, next := e.rule("r").pruning.spared.Count(); next.Unix() != due.Unix() {
 			t.Errorf("it prunes at %v, and before the restart at %v", next, due)
 		}
 		return true
@@ -84,7 +84,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 	}
 	again(61*time.Minute, func(e *Engine) bool { return prunes.Load() > before })
 	before = prunes.Load()
-	again(120*time.Minute, func(e *Engine) bool { return !e.rule("r").spared.has(key) })
+	again(120*time.Minute, func(e *Engine) bool { return !e.rule("r").pruning.spared.Has(key) })
 	if prunes.Load() != before {
 		t.Error("it prunes twice")
 	}
@@ -98,8 +98,7 @@ func TestSparedIsNoOrphan(t *testing.T) {
 	e, stop := l.start(sparing, new(teller))
 	defer stop()
 	r := e.rule("r")
-	o := &orphans{rule: r, engine: e}
-	for deadline := time.Now().Add(patience); !o.hasResumed(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !hasResumed(e, r); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
@@ -111,12 +110,12 @@ func TestSparedIsNoOrphan(t *testing.T) {
 		"annotations":   map[string]any{"informd.dev/source-object": "example.com/v1/gizmos shop/a"},
 		"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
 	}})
-	if found, _, err := o.strays(t.Context()); err != nil || len(found) != 1 {
+	if found, err := r.pruning.orphans.Look(t.Context()); err != nil || len(found.Left) != 1 {
 		t.Fatalf("found %v, %v, want the copy", found, err)
 	}
-	r.spared.add(key, time.Hour)
-	if found, isBusy, err := o.strays(t.Context()); err != nil || len(found) != 0 || isBusy {
-		t.Errorf("found %v, %v, %v", found, isBusy, err)
+	r.pruning.spared.Add(key, time.Hour)
+	if found, err := r.pruning.orphans.Look(t.Context()); err != nil || len(found.Left) != 0 || found.IsBusy {
+		t.Errorf("found %v, %v", found, err)
 	}
 }
 
@@ -133,7 +132,7 @@ func TestSparedOverAReload(t *testing.T) {
 			t.Fatal("the source does not sync")
 		}
 	}
-	e.rule("r").spared.add(key, time.Hour)
+	e.rule("r").pruning.spared.Add(key, time.Hour)
 	reload := func(manifests string) {
 		t.Helper()
 		if _, err := l.reload(e, manifests, new(teller)); err != nil {
@@ -141,15 +140,15 @@ func TestSparedOverAReload(t *testing.T) {
 		}
 	}
 	reload(strings.Replace(sparing, `== "2"`, `== "3"`, 1))
-	if r := e.rule("r"); !r.spared.has(key) || r.spared.rule != r {
+	if r := e.rule("r"); !r.pruning.spared.Has(key) {
 		t.Error("the changed rule spares nothing")
 	}
 	reload(strings.Replace(sparing, "  prune: true\n", "", 1))
-	if e.rule("r").spared != nil {
+	if e.rule("r").pruning != nil {
 		t.Error("a rule that does not prune spares")
 	}
 	reload(sparing)
-	if n, _ := e.rule("r").spared.count(); n != 0 {
+	if n, _ := e.rule("r").pruning.spared.Count(); n != 0 {
 		t.Errorf("%d objects are spared", n)
 	}
 }

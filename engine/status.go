@@ -147,8 +147,7 @@ func (e *Engine) Status() Status {
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
 			State: state, Slowed: chasing != "",
-			Reason: cmp.Or(reason, chasing, e.acting.pruning(r.Name),
-				r.spared.reason(), r.orphans.reason()),
+			Reason:  cmp.Or(reason, chasing, e.acting.pruning(r.Name), r.pruning.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,

@@ -126,8 +126,8 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 			due = timing.Earlier(due, h.Tick())
 		}
 		for _, r := range s.engine.work().rules {
-			if r.spared != nil {
-				due = timing.Earlier(due, r.spared.prune(ctx))
+			if r.pruning != nil {
+				due = timing.Earlier(due, r.pruning.spared.Prune(ctx))
 			}
 		}
 		s.Settle(ctx)

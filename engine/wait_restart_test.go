@@ -205,11 +205,7 @@ func TestNewRuleGetsNoPartialObjects(t *testing.T) {
 				}
 			}
 			l.server.Fail(nil)
-			for deadline := time.Now().Add(patience); !isQuiet(e.Status()); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%+v", e.Status())
-				}
-			}
+			l.quiet(e)
 			l.expect(of("zones", stop()), `zones synced a ["north","red"]`, `zones synced b ["south","red"]`)
 		})
 	}

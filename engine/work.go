@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/time/rate"
-
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/object"
@@ -372,12 +370,8 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 	case old != nil && old.gathers():
 		options.Gathering = b.gathering(running, true)
 	}
-	if len(r.Prune) > 0 {
-		limit := rate.NewLimiter(looksPerSec, looksPerSec)
-		running.orphans = &orphans{rule: running, engine: b.Engine, limit: limit}
-		running.spared = b.newSpared(running, old)
-		p.spared = running.spared
-	}
+	running.pruning = newPruning(b.Engine, running, old)
+	p.pruning = running.pruning
 	if old != nil {
 		running.memory, running.options = old.memory, options
 		return running

@@ -32,6 +32,11 @@ func Prune(resource schema.GroupVersionResource, labelSelector string) handler.A
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
 }
 
+// PruneStep returns the step that does a Prune.
+func PruneStep(resource schema.GroupVersionResource, labelSelector string) Step {
+	return Step{Actions: []handler.Action{Prune(resource, labelSelector)}}
+}
+
 // ValidateOwn is Validate for a rule's own actions, which may include Prune and breaks.
 func ValidateOwn(actions []handler.Action) error {
 	others := make([]handler.Action, 0, len(actions))

@@ -81,7 +81,10 @@ var mayImport = map[string][]string{
 	"engine/explain": {
 		"engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/trail", "engine/delta", "engine/object",
 	},
-	"engine/resume":   {"engine/expr", "engine/object"},
+	"engine/resume": {"engine/expr", "engine/object"},
+	"engine/orphans": {
+		"engine/action", "engine/source", "engine/prepare", "engine/plan", "engine/queue", "engine/delivery", "engine/delta", "engine/object",
+	},
 	"engine/preview":  {"engine/plan", "engine/object", "plugins/handler"},
 	"engine/follow":   {"engine/delta", "engine/evaluate", "engine/object"},
 	"engine/timing":   {},
@@ -105,7 +108,7 @@ var mayImport = map[string][]string{
 	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
 	"engine": {
 		"config", "engine/source", "engine/action", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
-		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain", "engine/preview",
+		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain", "engine/orphans", "engine/preview",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/simulate": {
