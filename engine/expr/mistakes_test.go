@@ -187,6 +187,8 @@ func TestHints(t *testing.T) {
 		{`object.metadata.labels.'my-app' |!= nil`, `expected name; a field whose name needs quotes is written in brackets: labels["a-b"]`},
 		{`map(object.xs, {kind|: "User", name: #})`, `unexpected ":"; a map as the last argument needs parentheses: ({name: #})`},
 		{`now() - time(object.a) > |2m`, `2m is no number; a duration is duration("2m"), a quantity is quantity("2m")`},
+		{`now() - time(object.a) > |7d`, `7d is no number; a duration is duration("168h")`},
+		{`now() - time(object.a) > |1.5d`, `1.5d is no number; a duration is duration("36h")`},
 		{`duration(|30s)`, `30s is no number; a duration is duration("30s")`},
 		{`object.a > |5Mi`, `5Mi is no number; a quantity is quantity("5Mi")`},
 		{`object.status.phase == |Failed`, `unknown name "Failed"; a text needs quotes: "Failed"`},
