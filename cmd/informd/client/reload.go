@@ -49,7 +49,7 @@ informd reload takes up all other changes, to this manifest or any other.
 				args[0], reloaded.PID)
 			lines := []string{taken}
 			for _, note := range reloaded.Notes {
-				lines = append(lines, cli.Printable(note))
+				lines = append(lines, cli.Printable(flags.complete(note)))
 			}
 			return cli.Show(cmd, "%s\n", strings.Join(lines, "\n"))
 		})
@@ -156,7 +156,7 @@ Whether handlers accept their config is then left to informd check.
 			if output == "json" {
 				return writeDocument(cmd.OutOrStdout(), output, planned)
 			}
-			return cli.Show(cmd, "%s\n", strings.Join(planLines(planned), "\n"))
+			return cli.Show(cmd, "%s\n", flags.complete(strings.Join(planLines(planned), "\n")))
 		})
 	}
 	return cmd
