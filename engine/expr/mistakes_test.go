@@ -319,3 +319,13 @@ func TestUnknownNames(t *testing.T) {
 }
 
 var name = regexp.MustCompile(`^\w+`)
+
+// Without a rule, no source is unknown and no index missing: there is no cache.
+func TestLookUpsWithoutACache(t *testing.T) {
+	for _, text := range []string{`lookup("pods.byName", "a")`, `len(byIndex("byName", "a"))`} {
+		_, err := Compile(text, Options{Scope: Payload, NoCache: true})
+		if err == nil || !strings.Contains(err.Error(), "looks into the caches of a rule's sources, which are not there without a rule") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

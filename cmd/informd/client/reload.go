@@ -49,7 +49,7 @@ informd reload takes up all other changes, to this manifest or any other.
 				args[0], reloaded.PID)
 			lines := []string{taken}
 			for _, note := range reloaded.Notes {
-				lines = append(lines, cli.Printable(flags.complete(note)))
+				lines = append(lines, cli.Printable(note))
 			}
 			return cli.Show(cmd, "%s\n", strings.Join(lines, "\n"))
 		})
@@ -110,7 +110,7 @@ a handler that works. SIGHUP does the same, and informd run --watch does it by i
 				lines = append(lines, "nothing has changed")
 			}
 			for _, note := range done.Notes {
-				lines = append(lines, cli.Printable(note))
+				lines = append(lines, cli.Printable(flags.complete(note)))
 			}
 			return cli.Show(cmd, "%s\n", strings.Join(lines, "\n"))
 		})
