@@ -64,6 +64,7 @@ func TestValuesOfOtherKinds(t *testing.T) {
 		rule + "  schedule: \"19:00\"\n":                              `not a string: write {cron: "0 19 * * *"}`,
 		rule + "  schedule: 7:05\n":                                   `write {cron: "5 7 * * *"}`,
 		rule + "  schedule: 0 19 * * *\n":                             `not a string: write {cron: "0 19 * * *"}`,
+		rule + "  schedule: 7:05pm\n":                                 `write {cron: "0 19 * * *"} for every day at 19:00`,
 		rule + "  schedule: nightly\n":                                `not a string: write {cron: "0 19 * * *"} for every day at 19:00`,
 		source + "labelSelector: {app: web, tier: db}}\n":             "not a mapping: write app=web,tier=db",
 		source + "labelSelector: {matchLabels: {app: web}}}\n":        "not a mapping: write app=web",

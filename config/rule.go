@@ -212,9 +212,8 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 
 // asSchedule returns the schedule that the author of a text has in mind, or an example.
 func asSchedule(text string) string {
-	var hour, minute int
-	if _, err := fmt.Sscanf(text, "%d:%d", &hour, &minute); err == nil {
-		return fmt.Sprintf(`{cron: "%d %d * * *"}`, minute, hour)
+	if at, err := time.Parse("15:04", text); err == nil {
+		return fmt.Sprintf(`{cron: "%d %d * * *"}`, at.Minute(), at.Hour())
 	}
 	if strings.HasPrefix(text, "@") || len(strings.Fields(text)) == 5 {
 		return fmt.Sprintf("{cron: %s}", quote(text))
