@@ -353,7 +353,7 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 		}
 		r.endsWithBreak(n, f.path+"merge")
 		return false, r.template(n, f.path+"merge")
-	case f.at != nil:
+	case f.at != nil && !f.hasUnknown:
 		r.mistake(f.at, "%smerge or %sjson is missing", f.path, f.path)
 	}
 	return false, nil

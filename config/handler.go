@@ -3,6 +3,7 @@ package config
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (r *reader) exactlyOne(spec mapping) {
 	switch {
 	case len(ways) > 1:
 		r.mistake(spec.key[ways[1]], "spec.%s and spec.%s exclude each other", ways[0], ways[1])
-	case len(ways) == 0 && spec.at != nil:
+	case len(ways) == 0 && spec.at != nil && !slices.ContainsFunc(builtins, spec.has):
 		r.mistake(spec.at, "spec.command, spec.builtin (%s) or spec.address is missing",
 			oneOf(builtins))
 	}

@@ -148,6 +148,10 @@ func meantIn(fields []string, name string) string {
 		return "it stands in object"
 	case has("reason") && has("warning") && name == "type":
 		return "write warning: true for an Event of type Warning"
+	case has("merge") && isIn("metadata", "spec", "status"):
+		return "it stands in merge"
+	case has("builtin") && slices.Contains(builtins, name):
+		return "write builtin: " + name + ", and what it needs in config"
 	case has("merge") && isIn("strategic", "strategicMerge", "patch", "data"):
 		return "write merge with what is to change, or json with operations"
 	case has("times") && isIn("every", "for", "window", "per", "period", "duration", "interval"):

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -186,6 +187,11 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 	if n == nil {
 		return nil
 	}
+	if n.Kind == yaml.ScalarNode {
+		r.mistake(n, "spec.schedule must be a mapping of %s, not %s: write %s",
+			strings.Join(scheduleFields.names(), ", "), describe(n), asSchedule(n.Value))
+		return new(Schedule)
+	}
 	spec := r.mapping(n, n, "spec.schedule", scheduleFields)
 	s := new(Schedule)
 	cron := spec.get("cron")
@@ -202,6 +208,17 @@ func (r *reader) schedule(n *yaml.Node) *Schedule {
 	}
 	s.SkipsMissed = missed[spec.choice("missed")] == skipMissed
 	return s
+}
+
+// asSchedule returns the schedule that the author of a text has in mind, or an example.
+func asSchedule(text string) string {
+	if at, err := time.Parse("15:04", text); err == nil {
+		return fmt.Sprintf(`{cron: "%d %d * * *"}`, at.Minute(), at.Hour())
+	}
+	if strings.HasPrefix(text, "@") || len(strings.Fields(text)) == 5 {
+		return fmt.Sprintf("{cron: %s}", quote(text))
+	}
+	return `{cron: "0 19 * * *"} for every day at 19:00`
 }
 
 // group reads which changes come as one event.

@@ -43,6 +43,10 @@ func (r *reader) namespaces(n *yaml.Node) []string {
 }
 
 func (r *reader) labelSelector(n *yaml.Node) string {
+	if n != nil && n.Kind == yaml.MappingNode {
+		r.mistake(n, "spec.labelSelector must be a string, not a mapping: write %s", asSelector(n))
+		return ""
+	}
 	s := r.maybeEmpty(n, "spec.labelSelector")
 	selector, err := labels.Parse(s)
 	if err != nil {
@@ -110,4 +114,23 @@ func (r *reader) indexes(n *yaml.Node) []Index {
 	}
 	slices.SortFunc(out, func(a, b Index) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// asSelector returns the text of a label selector that is written as a mapping of labels, or as
+// matchLabels.
+func asSelector(n *yaml.Node) string {
+	if matching := child(n, "matchLabels"); matching != nil && len(n.Content) == 2 {
+		n = matching
+	}
+	var text []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i+1].Kind != yaml.ScalarNode {
+			return "it as kubectl does, such as app=web"
+		}
+		text = append(text, n.Content[i].Value+"="+n.Content[i+1].Value)
+	}
+	if _, err := labels.Parse(strings.Join(text, ",")); err != nil || len(text) == 0 {
+		return "it as kubectl does, such as app=web"
+	}
+	return clip(strings.Join(text, ","), maxSnippet)
 }

@@ -66,7 +66,7 @@ func (d part) syntaxError() Mistake {
 		at, message = d.commentBefore(at), "# begins a comment, and the value ends before it"
 		hint = "; put the whole value in quotes"
 	case strings.Contains(message, "expected ',' or"):
-		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes: '…')"
+		hint = " (within { } and [ ], put a value that contains , ? { } [ ] in quotes: '…')"
 	}
 	return d.file.mistake(at, "not YAML: "+message+hint)
 }

@@ -153,7 +153,7 @@ func (e *Engine) resume(from loaded) {
 	e.resumeOccasions(from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {
-			l.Reason = "not kept over the restart, as it may quote a secret"
+			l.Reason, l.Plain = "not kept over the restart, as it may quote a secret", true
 		}
 	}
 	end := e.begin() // Restore may evict letters that exceed the limit, and records that

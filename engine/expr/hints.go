@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -175,7 +176,8 @@ func hintForSyntax(text string, offset int, message string) (int, string) {
 		switch {
 		case m == nil:
 		case m[1] == "d":
-			return offset, fmt.Sprintf("%s is no number; a duration is duration(\"24h\")", m[0])
+			days, _ := strconv.ParseFloat(strings.TrimSuffix(m[0], "d"), 64)
+			return offset, fmt.Sprintf("%s is no number; a duration is duration(\"%gh\")", m[0], days*24)
 		case m[1] == "m":
 			return offset, fmt.Sprintf("%s is no number; a duration is duration(%[1]q), "+
 				"a quantity is quantity(%[1]q)", m[0])

@@ -187,6 +187,8 @@ func TestHints(t *testing.T) {
 		{`object.metadata.labels.'my-app' |!= nil`, `expected name; a field whose name needs quotes is written in brackets: labels["a-b"]`},
 		{`map(object.xs, {kind|: "User", name: #})`, `unexpected ":"; a map as the last argument needs parentheses: ({name: #})`},
 		{`now() - time(object.a) > |2m`, `2m is no number; a duration is duration("2m"), a quantity is quantity("2m")`},
+		{`now() - time(object.a) > |7d`, `7d is no number; a duration is duration("168h")`},
+		{`now() - time(object.a) > |1.5d`, `1.5d is no number; a duration is duration("36h")`},
 		{`duration(|30s)`, `30s is no number; a duration is duration("30s")`},
 		{`object.a > |5Mi`, `5Mi is no number; a quantity is quantity("5Mi")`},
 		{`object.status.phase == |Failed`, `unknown name "Failed"; a text needs quotes: "Failed"`},
@@ -317,3 +319,13 @@ func TestUnknownNames(t *testing.T) {
 }
 
 var name = regexp.MustCompile(`^\w+`)
+
+// Without a rule, no source is unknown and no index missing: there is no cache.
+func TestLookUpsWithoutACache(t *testing.T) {
+	for _, text := range []string{`lookup("pods.byName", "a")`, `len(byIndex("byName", "a"))`} {
+		_, err := Compile(text, Options{Scope: Payload, NoCache: true})
+		if err == nil || !strings.Contains(err.Error(), "looks into the caches of a rule's sources, which are not there without a rule") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

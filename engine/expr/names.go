@@ -126,8 +126,13 @@ func suggestOrList(name string, names []string) string {
 	return "; there are " + listed(names)
 }
 
-// notSent returns an error if the expression is a handler's, which sees an event and no cache.
+// notSent returns an error if the expression is a handler's, which sees an event and no cache, or if
+// it has no cache for another reason.
 func (c *compiler) notSent(at ast.Node, name string) error {
+	if c.options.NoCache {
+		return c.errorf(at, "%s looks into the caches of a rule's sources, which are not there without "+
+			"a rule: informd explain evaluates it as the rule does, informd get finds objects", name)
+	}
 	if c.options.Scope != Sent {
 		return nil
 	}

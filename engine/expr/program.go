@@ -50,6 +50,8 @@ type Options struct {
 	NoSource bool
 	// Sources that lookup takes, with the names of their indexes.
 	Sources map[string][]string
+	// NoCache says that the text is evaluated by itself, without a cache to look into.
+	NoCache bool
 	// Item is the program, compiled for ForEach, whose elements item stands for; nil: no item.
 	Item *Program
 	// Given are further names that the text may use, each with the members that it has; nil: any.

@@ -79,8 +79,12 @@ func CheckTemplate(text string, as Typing) (gives Typed, mistakes []*Error) {
 			return of, mistakes
 		}
 		if of.IsOnly(schema.List | schema.Map) {
+			use := "join or toJSON"
+			if of.IsOnly(schema.Map) {
+				use = "toJSON"
+			}
 			mistakes = append(mistakes, &Error{part.offset, fmt.Sprintf("%s is %s within a longer string: "+
-				"use join or toJSON", of, of.Kind())})
+				"use %s", of, of.Kind(), use)})
 		}
 	}
 	if len(parts) <= 1 {

@@ -151,7 +151,7 @@ func TestMisfits(t *testing.T) {
 		// texts that are no base64, and values that are no texts
 		{`{actions: [{apply: {resource: v1/secrets, object: {metadata: {name: x, namespace: y}, data: {password: hunter2}}}}]}`, `hunter2|data of v1/secrets has values in base64: write it in stringData, or as "${toBase64(…)}"`},
 		{`{actions: [{patch: {resource: v1/secrets, name: x, namespace: y, merge: {data: {password: hunter2}}}}]}`, `hunter2|data of v1/secrets`},
-		{`{actions: [{event: {reason: X, message: "of ${object.metadata.labels}"}}]}`, `object.metadata.labels|metadata.labels of apps/v1/deployments is a map within a longer string: use join or toJSON`},
+		{`{actions: [{event: {reason: X, message: "of ${object.metadata.labels}"}}]}`, `object.metadata.labels|metadata.labels of apps/v1/deployments is a map within a longer string: use toJSON`},
 		{`{handler: log, payload: {a: "of ${filter(object.spec.containers, .port > 1)}"}}`, `filter|this is a list within a longer string`},
 		// what other tools evaluate, and lines that end
 		{`{actions: [{event: {name: "of-{{ .metadata.name }}", reason: X}}]}`, `{{ .metadata|{{ }} is the syntax of Go and Helm: write object.metadata.name in`},

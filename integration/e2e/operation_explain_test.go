@@ -96,7 +96,7 @@ func TestWhyARuleDidNotFire(t *testing.T) {
 	d.Stop()
 	d = harness.RunInformd(t, kubeconfig, manifests(`object.data.color == "red"`), "--state-dir", dir)
 	d.AwaitReady()
-	says("big", "a", "informd rule resync big has it see all members now.")
+	says("big", "a", "informd rule resync big --state-dir "+dir+" has it see all members now.")
 	watch := exec.Command(harness.Binary, "events", "--rule", "big", "-w", "-o", "json", "--state-dir", dir)
 	followed := &lockedBuffer{}
 	watch.Stdout = followed

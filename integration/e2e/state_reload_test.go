@@ -248,7 +248,7 @@ func TestReloadCommand(t *testing.T) {
 	k.Sees(d, "new NS/web updated")
 
 	write(strings.Replace(more, "handler: log", "handler: log, when: object.data.size != '0'", 1))
-	untold := ": the change applies to each object when that changes next; to apply it to all now: informd rule resync stays\n"
+	untold := ": the change applies to each object when that changes next; to apply it to all now: informd rule resync stays --state-dir " + state.Dir + "\n"
 	if out := state.Command("plan"); out != "rule stays changes"+untold {
 		t.Errorf("informd plan:\n%s", out)
 	}

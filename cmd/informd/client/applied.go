@@ -157,11 +157,10 @@ is wrong.`,
 			return err
 		}
 		if len(found) == 0 && isWhole && output == "" {
-			who := "no rule with prune"
-			if rule != "" {
-				who = "the rule " + rule
+			if rule == "" {
+				return cli.Show(cmd, "no rule with prune has applied anything\n")
 			}
-			return cli.Show(cmd, "%s has applied nothing\n", who)
+			return cli.Show(cmd, "the rule %s has applied nothing\n", rule)
 		}
 		if err := writeApplied(cmd, found, rules, output); err != nil {
 			return err

@@ -90,6 +90,16 @@ func (f *controlFlags) command(args ...string) string {
 	return strings.Join(words, " ")
 }
 
+// resyncs matches the advice of the daemon that names a command. The daemon knows no flags.
+var resyncs = regexp.MustCompile(`informd rule resync ([a-z0-9-]+)`)
+
+// complete adds the flags that reach the daemon to the commands that its text advises.
+func (f *controlFlags) complete(text string) string {
+	return resyncs.ReplaceAllStringFunc(text, func(command string) string {
+		return f.command(strings.Fields(command)[1:]...)
+	})
+}
+
 // plainWord matches what a shell takes as it is.
 var plainWord = regexp.MustCompile(`^[\w./:@%+=,-]+$`)
 

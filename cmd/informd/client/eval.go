@@ -100,7 +100,7 @@ Exit code 0: it has a value. 1: the expression has a mistake or fails. 2: the co
 		if err != nil {
 			return err
 		}
-		program, err := expr.Compile(args[0], expr.Options{Scope: expr.Payload, Trace: true})
+		program, err := expr.Compile(args[0], expr.Options{Scope: expr.Payload, Trace: true, NoCache: true})
 		if err != nil {
 			return cli.Failed(showMistakes(cmd.ErrOrStderr(), args[0], expr.Mistakes(err)))
 		}

@@ -98,6 +98,9 @@ Exit code 0: it has an answer. 1: there is none. 2: the command line is wrong.`,
 			if err != nil {
 				return err
 			}
+			if x.output == "" {
+				answer.Answer = flags.complete(answer.Answer)
+			}
 			return x.show(cmd.OutOrStdout(), answer)
 		})
 	}

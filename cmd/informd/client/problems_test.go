@@ -324,3 +324,15 @@ func TestMovedResource(t *testing.T) {
 		}
 	}
 }
+
+// What the daemon advises can be typed as it stands: its commands get the flags that reach it.
+func TestAdviceOfTheDaemonHasTheFlags(t *testing.T) {
+	flags := &controlFlags{stateDir: "./my state"}
+	const advice = "rule a-1: now: informd rule resync a-1"
+	if got, want := flags.complete(advice+"\nrule b"), advice+" --state-dir './my state'\nrule b"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := new(controlFlags).complete(advice); got != advice {
+		t.Errorf("without flags %q", got)
+	}
+}

@@ -110,7 +110,7 @@ a handler that works. SIGHUP does the same, and informd run --watch does it by i
 				lines = append(lines, "nothing has changed")
 			}
 			for _, note := range done.Notes {
-				lines = append(lines, cli.Printable(note))
+				lines = append(lines, cli.Printable(flags.complete(note)))
 			}
 			return cli.Show(cmd, "%s\n", strings.Join(lines, "\n"))
 		})
@@ -156,7 +156,7 @@ Whether handlers accept their config is then left to informd check.
 			if output == "json" {
 				return writeDocument(cmd.OutOrStdout(), output, planned)
 			}
-			return cli.Show(cmd, "%s\n", strings.Join(planLines(planned), "\n"))
+			return cli.Show(cmd, "%s\n", flags.complete(strings.Join(planLines(planned), "\n")))
 		})
 	}
 	return cmd
