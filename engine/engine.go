@@ -141,7 +141,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	e.present.Store(next)
 	for _, in := range next.intakes {
 		in.isNew = false
-		in.countWaiting()
+		in.waits.Count()
 		in.measuring.begin()
 		in.informer.Consume(in, in.timetables()...)
 	}

@@ -102,8 +102,8 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 				return
 			}
 			k.object, k.changes = o, r.trails.changes.Of(key)
-			if w := in.waits[i]; w != nil && o != nil {
-				k.mark = w.mark(o)
+			if o != nil {
+				k.mark = in.waits.Mark(i, o)
 			}
 		})
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/engine/trail"
@@ -36,10 +38,9 @@ type intake struct {
 	rules     []*runningRule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
-	waits     []*timed // by rule; nil for rules that are not timed
-	timed     []int    // the rules that are
-	knowsOwn  bool     // one of the rules recognizes its own changes
-	record    *record  // nil keeps no record
+	waits     due.Rules // what waits to become a member
+	knowsOwn  bool      // one of the rules recognizes its own changes
+	record    *record   // nil keeps no record
 	dead      *dispatch.LetterBox
 	moments   *moments // of all intakes
 	// done are the numbers, by rule, up to which another run has told its rounds.
@@ -115,10 +116,7 @@ func (in *intake) bind(rules []*runningRule) {
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
-		in.waits = append(in.waits, nil)
-		if r.IsTimed() {
-			in.makeTimed(len(in.waits)-1, newTimed(r, in.clock.Now()))
-		}
+		in.waits.Add(&r.Rule.Rule, &r.timed, in.clock.Now())
 		bindings = append(bindings, evaluate.Binding{
 			Rule: &r.Rule.Rule, ID: r.id, Caches: r.caches, KnowsOwn: r.knowsOwn,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
@@ -140,17 +138,14 @@ func (in *intake) timetables() (tables []timing.Timetable) {
 
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
-	s := evaluate.Standing{
+	return evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
 			in.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
 		RoundsDone: in.done[i],
+		Marks:      in.waits.Marks(i),
 	}
-	if w := in.waits[i]; w != nil {
-		s.Marks = w.marks
-	}
-	return s
 }
 
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
@@ -214,10 +209,10 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
 		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
 	}
-	for _, i := range in.timed {
+	for _, i := range in.waits.Timed() {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
-			recorded := in.waits[i].recorded(mark, in.clock.Now())
-			c.Inside = append(c.Inside, recorded.String())
+			at := in.waits.Recorded(i, mark, in.clock.Now())
+			c.Inside = append(c.Inside, resume.Mark{Rule: in.rules[i].id, At: at}.String())
 		}
 	}
 }
@@ -248,7 +243,7 @@ func (in *intake) apply(c *evaluate.Change) {
 	for i := range c.Matches {
 		in.offer(&c.Matches[i], c)
 	}
-	if in.mark(c) {
+	if in.waits.Apply(c.Waits) {
 		in.informer.Wake()
 	}
 	in.record.apply(c, in.resuming)
@@ -363,6 +358,44 @@ func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
 
 // latest returns the intake that has taken the place of in, or in.
 func (in *intake) latest() *intake { return in.present.intake }
+
+const (
+	// turn is how long a tick keeps changes of its informer waiting.
+	turn = timing.Turn
+	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
+	lull = timing.Lull
+	// panicked is how long an object waits on whose evaluation has panicked.
+	panicked = time.Minute
+)
+
+// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
+// long enough, and measures objects for gauges.
+func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
+	if len(in.catchUps) > 0 {
+		again = in.catchUpSome(began, get)
+		began = in.clock.Now()
+	}
+	again = timing.Earlier(again, in.waits.Elapse(due.Turn{
+		Began: began, Now: in.clock.Now, Informer: in.informer, Get: get, Decide: in.elapse,
+	}))
+	return timing.Earlier(again, in.measureSome(in.clock.Now(), get))
+}
+
+// elapse has the evaluator decide about an object that waits for a rule, and is ready.
+func (in *intake) elapse(i int, o *object.Object, now time.Time) {
+	in.record.pace()
+	c := &in.change
+	c.Reset()
+	in.now = now
+	in.evaluator.Elapse(i, o, now, c)
+	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause: it waits on
+		mark := now.Add(panicked - in.rules[i].For)
+		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
+	}
+	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
+	in.measure(o, false, nil, c)
+	in.commit(c, o)
+}
 
 func (in *intake) step(o *object.Object) evaluate.Step {
 	in.now = in.clock.Now()

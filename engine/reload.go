@@ -551,7 +551,7 @@ func (r *reload) begin(in *intake) {
 		}
 		end()
 	}
-	in.countWaiting()
+	in.waits.Count()
 	in.measuring.begin()
 	in.informer.Consume(in, in.timetables()...)
 	in.noteRounds(nil)
@@ -609,12 +609,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 		}
 	}
 	in.carryResuming(old.resuming, from)
-	for _, w := range old.waits {
-		if w != nil && !slices.Contains(in.waits, w) {
-			old.rules[slices.Index(old.waits, w)].timed.remove(w)
-		}
-	}
-	in.countWaiting()
+	in.waits.Succeed(&old.waits)
 	in.takeOverGauges(old.measuring, known)
 	in.beginCatchUp(pupils, known, nil, false)
 }
@@ -630,10 +625,7 @@ func (in *intake) carry(i int, old *intake, j int) {
 	if l := old.left[j]; l != nil {
 		in.left[i] = l
 	}
-	if w := old.waits[j]; w != nil {
-		w.follow(in.rules[i])
-		in.makeTimed(i, w)
-	}
+	in.waits.Carry(i, &old.waits, j)
 }
 
 // carryResuming takes up what the intake before still needs of the cut that it resumes from. from

@@ -6,6 +6,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
@@ -37,9 +38,9 @@ type runningRule struct {
 	laneStore *laneStore       // nil if nothing is kept
 	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
-	orphans   *orphans // nil unless the rule prunes
-	spared    *spared  // nil unless the rule prunes
-	timed     allTimed // what waits to become a member
+	orphans   *orphans  // nil unless the rule prunes
+	spared    *spared   // nil unless the rule prunes
+	timed     due.Total // what waits to become a member
 	source    *runningSource
 	to        *dispatcher
 

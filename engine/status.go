@@ -140,7 +140,7 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range now.rules {
 		state, reason := r.state(sources[r.source])
-		pending, next := r.timed.stats()
+		pending, next := r.timed.Stats()
 		gathered, due := r.lane.Gathered()
 		acted, idle := r.lane.Acted()
 		chasing := e.chasing(r.Name)

@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 		"engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/trail", "engine/delta", "engine/object",
 	},
 	"engine/resume":   {"engine/expr", "engine/object"},
+	"engine/due":      {"engine/delta", "engine/evaluate", "engine/object", "engine/resume", "engine/rule", "engine/timing"},
 	"engine/follow":   {"engine/delta", "engine/evaluate", "engine/object"},
 	"engine/timing":   {},
 	"engine/delivery": {"engine/count", "engine/delta", "plugins/handler"},
@@ -103,7 +104,7 @@ var mayImport = map[string][]string{
 	"engine/action":        {"engine/delta", "engine/object", "plugins/handler"},
 	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
 	"engine": {
-		"config", "engine/source", "engine/action", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
+		"config", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/state", "engine/plan", "engine/queue", "engine/rule",
 		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
@@ -307,7 +308,7 @@ func TestRoomsOfTheStateKnowNoDatabase(t *testing.T) {
 // starts no goroutine.
 func TestPurePackages(t *testing.T) {
 	pure := []string{"plugins/handler/nearest", "internal/othersyntax", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan", "engine/schema",
-		"engine/expr/value", "engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/rights",
+		"engine/expr/value", "engine/evaluate", "engine/follow", "engine/due", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/rights",
 		"engine/state/fields", "engine/state/records"}
 	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
 		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",
