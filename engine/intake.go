@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/engine/trail"
@@ -42,9 +43,8 @@ type intake struct {
 	knowsOwn  bool      // one of the rules recognizes its own changes
 	record    *record   // nil keeps no record
 	dead      *dispatch.LetterBox
-	moments   *moments // of all intakes
-	// done are the numbers, by rule, up to which another run has told its rounds.
-	done map[int]int64
+	// Rounds implements the part of source.Consumer that is about rounds.
+	*rounds.Rounds
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -76,8 +76,8 @@ type present struct{ *intake }
 // or nil.
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
-		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
-		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
+		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead,
+		unseen: make(map[int]bool), left: make(map[int]*left),
 		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
@@ -126,16 +126,6 @@ func (in *intake) bind(rules []*runningRule) {
 	in.evaluator = evaluate.New(bindings, in.standing, scope)
 }
 
-// timetables returns those of the rounds that rules see.
-func (in *intake) timetables() (tables []timing.Timetable) {
-	for _, r := range in.rules {
-		if r.Rounds != nil {
-			tables = append(tables, r.Rounds)
-		}
-	}
-	return tables
-}
-
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
 	return evaluate.Standing{
@@ -143,7 +133,7 @@ func (in *intake) standing(i int) evaluate.Standing {
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
 			in.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
-		RoundsDone: in.done[i],
+		RoundsDone: in.Done(i),
 		Marks:      in.waits.Marks(i),
 	}
 }

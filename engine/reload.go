@@ -397,8 +397,8 @@ func (r *reload) replace(in *intake) {
 		old.catchUpAll(known)
 		r.leave(old, in, known)
 		in.takeOver(known)
-	}, in.timetables()...)
-	in.noteRounds(old)
+	}, in.Timetables()...)
+	in.Rounds.Begin(old.Rounds)
 }
 
 // departure is a rule that sees an informer no more.
@@ -553,24 +553,8 @@ func (r *reload) begin(in *intake) {
 	}
 	in.waits.Count()
 	in.measuring.begin()
-	in.informer.Consume(in, in.timetables()...)
-	in.noteRounds(nil)
-}
-
-// noteRounds records rounds that begin with this intake. old is the one before it, or nil.
-func (in *intake) noteRounds(old *intake) {
-	if in.record == nil {
-		return
-	}
-	defer in.record.begin()()
-	for _, r := range in.rules {
-		hasThem := func(was *runningRule) bool { return was.id == r.id && was.Rounds == r.Rounds }
-		if r.Rounds == nil || old != nil && slices.ContainsFunc(old.rules, hasThem) {
-			continue
-		}
-		last := lastRound{Number: in.clock.Now().Unix(), IsOver: true, Table: r.Rounds.String()}
-		in.noteRound(r, last)
-	}
+	in.informer.Consume(in, in.Timetables()...)
+	in.Rounds.Begin(nil)
 }
 
 // takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
@@ -586,8 +570,8 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			return was == r || was == r.before
 		})
 		isSame := j >= 0 && old.rules[j].membership() == r.membership()
-		if j >= 0 && old.rules[j].Rounds == r.Rounds {
-			in.done[i] = old.done[j]
+		if j >= 0 {
+			in.Rounds.Carry(i, old.Rounds, j)
 		}
 		switch {
 		case j >= 0 && (old.rules[j] == r || isSame && !old.unseen[j]):

@@ -397,6 +397,7 @@ func (b *builder) bind(in *intake) {
 		rules = append(rules, b.rules[r])
 	}
 	in.bind(rules)
+	in.Rounds = newRounds(in, b.moments)
 	b.bindGauges(in)
 	if b.isStart {
 		all := func(int) bool { return true }
