@@ -143,7 +143,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	for _, in := range next.intakes {
 		in.isNew = false
 		in.waits.Count()
-		in.measuring.begin()
+		in.gauges.Begin()
 		in.informer.Consume(in, in.Timetables()...)
 	}
 	return e, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/gauges"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
@@ -52,10 +53,10 @@ type intake struct {
 	// resuming is what the intake still needs of the cut that it resumes from; nil once the
 	// informer has caught up.
 	resuming  *resuming
-	caughtUp  bool       // CaughtUp was called
-	measuring *measuring // nil if it has no gauges
-	catchUps  []*catchUp // of rules that do not follow the informer yet
-	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
+	caughtUp  bool        // CaughtUp was called
+	gauges    *gauges.Set // nil if it has none
+	catchUps  []*catchUp  // of rules that do not follow the informer yet
+	isStepped bool        // a Stepper drives the engine, so nothing comes in turns
 	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
@@ -138,6 +139,17 @@ func (in *intake) standing(i int) evaluate.Standing {
 	}
 }
 
+// hears reports whether a rule has seen an object.
+func (in *intake) hears(rule int, key string) bool {
+	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
+}
+
+// hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
+func (in *intake) hearsAll(rule int) bool {
+	return !in.rules[rule].IsTimed() ||
+		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
+}
+
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
 // taken.
 func (in *intake) Take(s source.Step) {
@@ -155,7 +167,7 @@ func (in *intake) Take(s source.Step) {
 	if s.Delta.Object != nil {
 		in.evaluate(s, c)
 		if s.Round == nil {
-			in.measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
+			in.gauges.Measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
 		}
 	}
 }
@@ -220,7 +232,7 @@ func (in *intake) commit(c *evaluate.Change, o *object.Object) {
 	if !c.IsEmpty() {
 		in.apply(c)
 	}
-	in.applyMeasured(c)
+	in.gauges.Apply(c)
 	in.report(c, o)
 }
 
@@ -341,7 +353,9 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	}
 	in.evaluator.Forget()
 	in.commit(c, o)
-	in.measureLater(o)
+	if in.gauges.Later(o) {
+		in.informer.Wake()
+	}
 }
 
 func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
@@ -368,7 +382,7 @@ func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (ag
 	again = timing.Earlier(again, in.waits.Elapse(due.Turn{
 		Began: began, Now: in.clock.Now, Informer: in.informer, Get: get, Decide: in.elapse,
 	}))
-	return timing.Earlier(again, in.measureSome(in.clock.Now(), get))
+	return timing.Earlier(again, in.gauges.Turn(in.clock.Now(), in.clock.Now, get))
 }
 
 // elapse has the evaluator decide about an object that waits for a rule, and is ready.
@@ -383,7 +397,7 @@ func (in *intake) elapse(i int, o *object.Object, now time.Time) {
 		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
 	}
 	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
-	in.measure(o, false, nil, c)
+	in.gauges.Measure(o, false, nil, c)
 	in.commit(c, o)
 }
 

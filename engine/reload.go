@@ -132,7 +132,7 @@ func (r *reload) prepare(ctx context.Context) error {
 	for n, in := range r.next.intakes {
 		switch {
 		case in.before == nil:
-		case slices.Equal(in.rules, in.before.rules) && in.measuring.isSame(in.before.measuring):
+		case slices.Equal(in.rules, in.before.rules) && in.gauges.IsSame(in.before.gauges):
 			r.next.intakes[n] = in.before
 		default:
 			for _, rule := range in.rules {
@@ -224,7 +224,7 @@ func (r *reload) carryOut() {
 			r.introduce(rule)
 		}
 	}
-	settled := r.moveGauges()
+	moving := r.moveGauges()
 	for _, w := range r.before.waiting {
 		if w.waits(r.next) {
 			r.next.waiting = append(r.next.waiting, w)
@@ -262,10 +262,10 @@ func (r *reload) carryOut() {
 		w.end = r.tasks.start(w.run)
 	}
 	for _, in := range r.dropped {
-		in.measuring.end()
+		in.gauges.End()
 		r.informers.Stop(in.informer)
 	}
-	settled()
+	moving.End()
 	end := r.Engine.begin()
 	for _, in := range r.dropped {
 		if r.store != nil && owed[in.id] == nil {
@@ -552,7 +552,7 @@ func (r *reload) begin(in *intake) {
 		end()
 	}
 	in.waits.Count()
-	in.measuring.begin()
+	in.gauges.Begin()
 	in.informer.Consume(in, in.Timetables()...)
 	in.Rounds.Begin(nil)
 }
@@ -594,7 +594,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	}
 	in.carryResuming(old.resuming, from)
 	in.waits.Succeed(&old.waits)
-	in.takeOverGauges(old.measuring, known)
+	in.gauges.TakeOver(old.gauges, known, in.caughtUp)
 	in.beginCatchUp(pupils, known, nil, false)
 }
 

@@ -273,7 +273,7 @@ func (in *intake) release(ctx context.Context, changed map[int]bool) {
 // recorded when they have.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	in.caughtUp = true
-	in.measureKnown(known)
+	in.gauges.CaughtUp(known)
 	p := in.resuming
 	late := func(i int) bool { return p.isLate(i) }
 	in.departAll(known, func(i int) bool { return !late(i) })
