@@ -99,9 +99,7 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 // setID changes the id of a rule that is not at work yet.
 func (e *Engine) setID(r *runningRule, id string) {
 	r.id, r.memory.id = id, id
-	if r.counting != nil {
-		r.counting.rule = id
-	}
+	r.tally.SetID(id)
 	r.laneStore.lane = e.store.Lane(id, state.LaneOptions{Secret: r.preparer.IsSecret()})
 	if r.gathered != nil {
 		r.gathered.lane = e.gatheredIn(r)

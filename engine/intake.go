@@ -294,7 +294,7 @@ func (in *intake) count(m *evaluate.Match) (goesOn bool) {
 			return true
 		}
 	}
-	return m.Count == nil || r.counting.add(m.Delta, *m.Count, in.clock.Now())
+	return m.Count == nil || r.tally.Add(m.Delta, *m.Count, in.clock.Now())
 }
 
 // unqueued returns the dead letter of a match that could not be queued.
@@ -328,7 +328,7 @@ func (in *intake) report(c *evaluate.Change, o *object.Object) {
 		if !m.Undecided && !m.IsOwn {
 			counted(r.preparer.counters, m.Samples, m.Delta.Key())
 		}
-		r.failures.add(r.counting.full(), delta.Key{})
+		r.failures.add(r.tally.Full(), delta.Key{})
 	}
 	for _, f := range c.Failures {
 		failures := in.rules[f.Rule].failures

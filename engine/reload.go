@@ -300,7 +300,7 @@ func (r *reload) drop(rule *runningRule) {
 	waiting := stats.Waiting + stats.Away + gathered
 	end := r.Engine.begin()
 	rule.memory.end()
-	rule.counting.end()
+	rule.tally.End()
 	rule.lane.Close()
 	if r.store != nil {
 		r.store.DropRule(rule.id)
@@ -371,8 +371,8 @@ func (r *reload) succeed(rule *runningRule) {
 	rule.memory.become(rule.membership())
 	defer r.Engine.begin()()
 	old.spared.succeed(rule)
-	if rule.counting != old.counting {
-		old.counting.forget()
+	if rule.tally != old.tally {
+		old.tally.Forget()
 	}
 	r.note(rule)
 }
@@ -382,8 +382,8 @@ func (r *reload) note(rule *runningRule) {
 	if r.store == nil {
 		return
 	}
-	if rule.before == nil || rule.counting != rule.before.counting {
-		rule.counting.begin()
+	if rule.before == nil || rule.tally != rule.before.tally {
+		rule.tally.Begin()
 	}
 	if rule.Group != nil {
 		r.store.PutNote(state.Note{Rule: rule.id, Name: gathersNote, Value: []byte("{}")})

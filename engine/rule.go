@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/tally"
 )
 
 // runningRule is a rule of the plan at work, with the lane that it fills and its counters. It has
@@ -22,7 +23,7 @@ type runningRule struct {
 	// processor.
 	*plan.Rule
 	lane     *dispatch.Lane
-	counting *counting      // nil: the rule has no count
+	tally    *tally.Tally   // nil: the rule has no count
 	trails   trails         // what became of its last changes
 	matches  atomic.Uint64  // decided when the change came in; see preparer.selected
 	waits    atomic.Int32   // holds that have not been released; see hold

@@ -152,7 +152,7 @@ func (e *Engine) Status() Status {
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.counting.open(e.clock.Now()),
+			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.tally.Open(e.clock.Now()),
 		})
 	}
 	for _, m := range now.metrics {

@@ -353,10 +353,10 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		Changes: trails.changes, Attempts: trails.attempts, Matched: running.selected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
-	if running.counting = b.newCounting(running.id, r.Count); isCounted {
-		running.counting = old.counting
+	if running.tally = b.newTally(running.id, r.Count); isCounted {
+		running.tally = old.tally
 	}
-	if running.counting != nil {
+	if running.tally != nil {
 		options.Count = running.countDecided
 	}
 	b.stepping.keepAll(&options)
