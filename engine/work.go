@@ -138,6 +138,16 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 	return b.next, nil
 }
 
+// sourceNames returns the names of the sources of a work that look at an informer.
+func sourceNames(w *work, of *source.Informer) (names []string) {
+	for _, s := range w.sources {
+		if !s.IsRule() && slices.Contains(s.view.Informers(), of) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // keepsTooLittle reports whether the informer has to keep more of its objects for a plan.
 func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
 	return !covers(kept(in.informer.Kept()), planned.Keep)
@@ -154,7 +164,7 @@ func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 		if err := in.informer.Widen(ctx, planned.Keep); err != nil {
 			state, reason := in.informer.State()
 			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): reload again when it has: %w", strings.Join(in.sourceNames(w), ", "),
+				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.informer), ", "),
 				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
 		}
 	}
@@ -217,7 +227,7 @@ func (b *builder) addIntakes() error {
 	}
 	for _, planned := range b.plan.Informers {
 		if in := b.intakes[planned]; in.before == nil {
-			in.informer.NameSources(in.sourceNames(b.next)...)
+			in.informer.NameSources(sourceNames(b.next, in.informer)...)
 		}
 	}
 	return nil

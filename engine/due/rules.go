@@ -75,9 +75,9 @@ func (r *Rules) Apply(waits []evaluate.Wait) (earlier bool) {
 	return earlier
 }
 
-// Restore takes up what waited for rules when the state was saved. inside has what was recorded beside
-// each object. known are the rules that take up theirs, by ID. What waits for a rule that is not
-// timed any more is due at once.
+// Restore takes up what waited for rules when the state was saved. inside has what was recorded
+// beside each object. known are the rules that take up theirs, by ID. What waits for a rule that is
+// not timed any more is due at once.
 func (r *Rules) Restore(
 	all []*object.Object, inside map[delta.Key][]string, known map[string]int, now time.Time,
 ) {
@@ -153,8 +153,8 @@ type Turn struct {
 	Decide func(rule int, o *object.Object, now time.Time)
 }
 
-// Elapse has the turn decide about objects that are ready, the earliest first, and returns when to go
-// on; the zero time means that no object waits.
+// Elapse has the turn decide about objects that are ready, the earliest first, and returns when to
+// go on; the zero time means that no object waits.
 func (r *Rules) Elapse(t Turn) (again time.Time) {
 	for {
 		i, ready, ok := r.first()

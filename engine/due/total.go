@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Total counts the objects that wait for one rule, over all informers. It is safe for concurrent use.
-// The zero Total counts nothing yet.
+// Total counts the objects that wait for one rule, over all informers. It is safe for concurrent
+// use. The zero Total counts nothing yet.
 type Total struct {
 	mu  sync.Mutex // a leaf
 	all []*objects

@@ -22,7 +22,8 @@ func New(m *measure.Metric, failed func(err error, o *object.Object), dropped fu
 	return &Gauge{gauge: measure.NewGauge(m), failed: failed, dropped: dropped}
 }
 
-// Series returns the series to show, in no order. ok is false while objects have yet to be measured.
+// Series returns the series to show, in no order. ok is false while objects have yet to be
+// measured.
 func (g *Gauge) Series() (all []measure.Series, ok bool) {
 	all, ok = g.gauge.Series()
 	return all, ok && !g.moves.Load()

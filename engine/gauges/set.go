@@ -155,8 +155,8 @@ func (s *Set) Apply(c *evaluate.Change) {
 	}
 }
 
-// Later has an object measured that a rule has been told of, or was told is gone. It reports whether
-// a turn has to do that.
+// Later has an object measured that a rule has been told of, or was told is gone. It reports
+// whether a turn has to do that.
 func (s *Set) Later(o *object.Object) bool {
 	if s == nil || !s.hasTimed {
 		return false

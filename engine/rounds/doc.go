@@ -1,6 +1,6 @@
-// Package rounds keeps where rules with a schedule or a resync are in their rounds: which one was the
-// last, for the next run, and which missed moments wait for earlier ones. It is pure: it knows no
-// clock and no store.
+// Package rounds keeps where rules with a schedule or a resync are in their rounds: which one was
+// the last, for the next run, and which missed moments wait for earlier ones. It is pure: it knows
+// no clock and no store.
 //
 // [Rounds] are those over the objects of one informer. [Moments] are shared by all informers.
 package rounds

@@ -1,5 +1,5 @@
-// Package tally counts the changes of rules with a count, and has the next run go on with that. What
-// goes on of the changes that count is decided in package count.
+// Package tally counts the changes of rules with a count, and has the next run go on with that.
+// Package count decides which of them go on.
 package tally
 
 import (
