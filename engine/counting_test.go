@@ -333,19 +333,22 @@ func TestCountAt(t *testing.T) {
 func TestManyWindows(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, mapSource+aRule("third", thrice))
-	c := e.work().rules[0].counting
-	c.windows = count.New(3, time.Hour, 0)
-	now := e.clock.Now()
+	r := e.work().rules[0]
+	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
+	d, now := delta.Delta{Type: delta.Added, Object: o}, e.clock.Now()
 	for n := range count.MaxWindows + 2 {
-		c.windows.Add(count.Mark{Of: count.ValueOf(fmt.Sprint(n)), At: now}, "id", now)
+		r.tally.Add(d, count.Mark{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
+	}
+	if r.tally.Full() == nil || r.tally.Full() != nil {
+		t.Error("Full is to report once that windows had to go")
 	}
 	if open := e.Status().Rules[0].Windows; open != count.MaxWindows {
 		t.Errorf("%d windows are open, want %d", open, count.MaxWindows)
 	}
-	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)}})
-	r := e.Status().Rules[0]
-	if r.LastError == nil || !strings.Contains(r.LastError.Reason, "more than 100000") {
-		t.Errorf("the last error is %+v", r.LastError)
+	in.Take(source.Step{Delta: d})
+	last := e.Status().Rules[0].LastError
+	if last == nil || !strings.Contains(last.Reason, "more than 100000") {
+		t.Errorf("the last error is %+v", last)
 	}
 }
 

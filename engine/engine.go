@@ -18,6 +18,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/trail"
@@ -83,10 +84,10 @@ type Engine struct {
 	informers *source.Informers
 	acting    *acting
 	dead      *dispatch.LetterBox
-	moments   *moments
-	store     *state.Store // nil if nothing is kept
-	stepping  *Stepping    // nil if Run drives the engine
-	server    string       // the API server's address
+	moments   *rounds.Moments // of all intakes
+	store     *state.Store    // nil if nothing is kept
+	stepping  *Stepping       // nil if Run drives the engine
+	server    string          // the API server's address
 	trail     trail.Counter
 	began     time.Time   // when New made it
 	restored  atomic.Bool // the saved state has been loaded
@@ -133,7 +134,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if e.acting, err = newActing(cluster, o); err != nil {
 		return nil, err
 	}
-	e.moments = &moments{clock: e.clock}
+	e.moments = rounds.NewMoments(e.clock.Now)
 	next, err := e.build(p, handlers, nil)
 	if err != nil {
 		return nil, err
@@ -141,9 +142,9 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	e.present.Store(next)
 	for _, in := range next.intakes {
 		in.isNew = false
-		in.countWaiting()
-		in.measuring.begin()
-		in.informer.Consume(in, in.timetables()...)
+		in.waits.Count()
+		in.gauges.Begin()
+		in.informer.Consume(in, in.Timetables()...)
 	}
 	return e, nil
 }

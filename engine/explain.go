@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
@@ -102,8 +101,8 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 				return
 			}
 			k.object, k.changes = o, r.trails.changes.Of(key)
-			if w := in.waits[i]; w != nil && o != nil {
-				k.mark = w.mark(o)
+			if o != nil {
+				k.mark = in.waits.Mark(i, o)
 			}
 		})
 	}
@@ -128,7 +127,7 @@ func (e *Engine) addDelivery(
 	key := k.key
 	if o := k.object; o != nil && r.Count != nil {
 		of, _ := r.Count.Of(delta.Delta{Object: o}, o.Decode(r.Paths()))
-		x.Count.Have = r.counting.have(of, x.Time)
+		x.Count.Have = r.tally.Have(of, x.Time)
 	}
 	for _, entry := range attempts {
 		x.Attempts = append(x.Attempts, happened(r.Name, &entry))
@@ -243,11 +242,4 @@ func (e *Engine) addLetters(x *explain.Explanation, key delta.Key, hides bool) {
 		}
 		x.DeadLetters = append(x.DeadLetters, letter)
 	}
-}
-
-// have returns how many changes count in the window of a value.
-func (c *counting) have(of count.Value, now time.Time) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.windows.Have(of, now)
 }

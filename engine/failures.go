@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/tally"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/internal/seldom"
 )
@@ -62,7 +63,7 @@ func faultOf(err error) Fault {
 	switch {
 	case hasPanicked:
 		return OfInformd
-	case errors.Is(err, errFullCount):
+	case errors.Is(err, tally.ErrFull):
 		return OfBound
 	case rule.IsPast(err):
 		return OfPast

@@ -102,9 +102,7 @@ func (e *Engine) setID(r *runningRule, id string) {
 	if r.pruning != nil {
 		r.pruning.rule.ID = id
 	}
-	if r.counting != nil {
-		r.counting.rule = id
-	}
+	r.tally.SetID(id)
 	r.laneStore.lane = e.store.Lane(id, state.LaneOptions{Secret: r.preparer.IsSecret()})
 	if r.gathered != nil {
 		r.gathered.lane = e.gatheredIn(r)

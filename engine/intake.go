@@ -2,23 +2,20 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
-	"runtime/debug"
-	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
 
-	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/gauges"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/timing"
-	"github.com/informd/informd/engine/trail"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
@@ -36,14 +33,11 @@ type intake struct {
 	rules     []*runningRule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
-	waits     []*timed // by rule; nil for rules that are not timed
-	timed     []int    // the rules that are
-	knowsOwn  bool     // one of the rules recognizes its own changes
-	record    *record  // nil keeps no record
-	dead      *dispatch.LetterBox
-	moments   *moments // of all intakes
-	// done are the numbers, by rule, up to which another run has told its rounds.
-	done map[int]int64
+	offering  offering  // to the rules' lanes
+	waits     due.Rules // what waits to become a member
+	record    *record   // nil keeps no record
+	// Rounds implements the part of source.Consumer that is about rounds.
+	*rounds.Rounds
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -51,10 +45,10 @@ type intake struct {
 	// resuming is what the intake still needs of the cut that it resumes from; nil once the
 	// informer has caught up.
 	resuming  *resuming
-	caughtUp  bool       // CaughtUp was called
-	measuring *measuring // nil if it has no gauges
-	catchUps  []*catchUp // of rules that do not follow the informer yet
-	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
+	caughtUp  bool        // CaughtUp was called
+	gauges    *gauges.Set // nil if it has none
+	catchUps  []*catchUp  // of rules that do not follow the informer yet
+	isStepped bool        // a Stepper drives the engine, so nothing comes in turns
 	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
@@ -65,7 +59,6 @@ type intake struct {
 	// isDropped says that a Reload has ended the informer.
 	isDropped bool
 	change    evaluate.Change // reused for each step
-	now       time.Time       // of the step that is evaluated and committed
 }
 
 // present is the intake that an informer has now. The informer's lock guards it.
@@ -75,8 +68,9 @@ type present struct{ *intake }
 // or nil.
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
-		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
-		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
+		planned: planned, id: informerID(planned), clock: b.clock,
+		offering: offering{clock: b.clock, dead: b.dead},
+		unseen:   make(map[int]bool), left: make(map[int]*left),
 		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
@@ -97,16 +91,6 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	return in
 }
 
-// sourceNames returns the names of the sources that look at the informer.
-func (in *intake) sourceNames(of *work) (names []string) {
-	for _, s := range of.sources {
-		if !s.IsRule() && slices.Contains(s.view.Informers(), in.informer) {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
 // bind sets the rules.
 func (in *intake) bind(rules []*runningRule) {
 	old := new(object.Paths)
@@ -114,11 +98,8 @@ func (in *intake) bind(rules []*runningRule) {
 	for _, r := range rules {
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
-		in.knowsOwn = in.knowsOwn || r.knowsOwn
-		in.waits = append(in.waits, nil)
-		if r.IsTimed() {
-			in.makeTimed(len(in.waits)-1, newTimed(r, in.clock.Now()))
-		}
+		in.offering.add(r)
+		in.waits.Add(&r.Rule.Rule, &r.timed, in.clock.Now())
 		bindings = append(bindings, evaluate.Binding{
 			Rule: &r.Rule.Rule, ID: r.id, Caches: r.caches, KnowsOwn: r.knowsOwn,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
@@ -128,29 +109,27 @@ func (in *intake) bind(rules []*runningRule) {
 	in.evaluator = evaluate.New(bindings, in.standing, scope)
 }
 
-// timetables returns those of the rounds that rules see.
-func (in *intake) timetables() (tables []timing.Timetable) {
-	for _, r := range in.rules {
-		if r.Rounds != nil {
-			tables = append(tables, r.Rounds)
-		}
-	}
-	return tables
-}
-
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
-	s := evaluate.Standing{
+	return evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
 		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
 			in.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
-		RoundsDone: in.done[i],
+		RoundsDone: in.Done(i),
+		Marks:      in.waits.Marks(i),
 	}
-	if w := in.waits[i]; w != nil {
-		s.Marks = w.marks
-	}
-	return s
+}
+
+// hears reports whether a rule has seen an object.
+func (in *intake) hears(rule int, key string) bool {
+	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
+}
+
+// hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
+func (in *intake) hearsAll(rule int) bool {
+	return !in.rules[rule].IsTimed() ||
+		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
 }
 
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
@@ -170,7 +149,7 @@ func (in *intake) Take(s source.Step) {
 	if s.Delta.Object != nil {
 		in.evaluate(s, c)
 		if s.Round == nil {
-			in.measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
+			in.gauges.Measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
 		}
 	}
 }
@@ -181,8 +160,8 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	if s.Round == nil {
 		defer in.note(d, c)
 	}
-	in.now = in.clock.Now()
-	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: in.now}
+	now := in.offering.begin()
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: now}
 	switch {
 	case in.resuming.isPart(d):
 		in.lastOf(step, c)
@@ -191,7 +170,7 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	case s.Round == nil && in.owesAny(d.Object.Key()):
 		in.catchUpStep(step, c)
 	default:
-		if in.knowsOwn {
+		if in.offering.knowsOwn {
 			step.Version = versionOf(d)
 		}
 		in.evaluator.Evaluate(step, c)
@@ -214,10 +193,10 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
 		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
 	}
-	for _, i := range in.timed {
+	for _, i := range in.waits.Timed() {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
-			recorded := in.waits[i].recorded(mark, in.clock.Now())
-			c.Inside = append(c.Inside, recorded.String())
+			at := in.waits.Recorded(i, mark, in.clock.Now())
+			c.Inside = append(c.Inside, resume.Mark{Rule: in.rules[i].id, At: at}.String())
 		}
 	}
 }
@@ -226,17 +205,12 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 // takes its records. Within the cut nothing is evaluated, logged or waited for. commit reports the
 // change afterwards. o is nil if only the position moves.
 func (in *intake) commit(c *evaluate.Change, o *object.Object) {
-	for i := range c.Matches {
-		in.rules[c.Matches[i].Rule].stamp(&c.Matches[i].Delta)
-	}
-	for i := range c.Declined {
-		in.rules[c.Declined[i].Rule].stamp(&c.Declined[i].Delta)
-	}
+	in.offering.stamp(c)
 	if !c.IsEmpty() {
 		in.apply(c)
 	}
-	in.applyMeasured(c)
-	in.report(c, o)
+	in.gauges.Apply(c)
+	in.offering.report(c, o)
 }
 
 // apply does the work of commit, as one cut.
@@ -246,102 +220,12 @@ func (in *intake) apply(c *evaluate.Change) {
 		defer in.record.store.End()
 	}
 	for i := range c.Matches {
-		in.offer(&c.Matches[i], c)
+		in.offering.offer(&c.Matches[i], c)
 	}
-	if in.mark(c) {
+	if in.waits.Apply(c.Waits) {
 		in.informer.Wake()
 	}
 	in.record.apply(c, in.resuming)
-}
-
-// offer offers a match to its lane, if it goes on there. If that panics, which only a defect of
-// informd can cause, the match becomes a dead letter, and counts as a failure of the rule. The
-// matches of other rules go on.
-func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
-	defer func() {
-		if p := recover(); p != nil {
-			letter := in.unqueued(m)
-			evicted, _ := in.dead.Add(letter) // which never fails
-			err := &unqueuedError{p, debug.Stack(), letter.ID, evicted}
-			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
-		}
-	}()
-	r := in.rules[m.Rule]
-	switch goesOn := in.count(m); {
-	case m.Undecided:
-		r.trails.changes.Add(m.Delta, trail.Undecided, in.now)
-		r.lane.Offer(m.Match)
-	case !goesOn:
-		r.matched(m.Delta, trail.ByCount)
-	case r.OnlyMeasures():
-		r.matched(m.Delta, trail.Selected)
-	default:
-		m.IsOwn = r.lane.Offer(m.Match) // which calls Matched
-	}
-}
-
-// count counts a match, and reports whether it goes on to its lane. A match that counts, there or in
-// a metric, and that the rule may have made itself becomes undecided: it counts once that has turned
-// out.
-func (in *intake) count(m *evaluate.Match) (goesOn bool) {
-	r := in.rules[m.Rule]
-	if m.Undecided || m.Count == nil && m.Samples == nil {
-		return true
-	}
-	if m.Version != "" {
-		switch isOwn, mayBe := r.lane.Owns(m.Match); {
-		case isOwn:
-			return true // the lane drops it
-		case mayBe:
-			m.Undecided, m.Payload = true, nil
-			return true
-		}
-	}
-	return m.Count == nil || r.counting.add(m.Delta, *m.Count, in.clock.Now())
-}
-
-// unqueued returns the dead letter of a match that could not be queued.
-func (in *intake) unqueued(m *evaluate.Match) delivery.Letter {
-	r, now := in.rules[m.Rule], in.clock.Now()
-	return delivery.Letter{
-		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: r.handlerName(),
-		Resource: handler.Resource(r.Source.Resource), Key: m.Delta.Key(),
-		Reason:       "informd panicked while it queued the event: please report this",
-		Confidential: r.preparer.IsConfidential(), Plain: true,
-		Since: now, Died: now, Delta: m.Delta, Payload: m.Payload,
-	}
-}
-
-// unqueuedError is a panic while a match was queued.
-type unqueuedError struct {
-	what    any
-	stack   []byte
-	id      string            // of the event, which is a dead letter
-	evicted []delivery.Letter // by that letter
-}
-
-func (e *unqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.what) }
-
-// report remembers and counts what rules made of the change that o causes, and logs its failures.
-func (in *intake) report(c *evaluate.Change, o *object.Object) {
-	in.noteDeclined(c)
-	for i := range c.Matches {
-		m := &c.Matches[i]
-		r := in.rules[m.Rule]
-		if !m.Undecided && !m.IsOwn {
-			counted(r.preparer.counters, m.Samples, m.Delta.Key())
-		}
-		r.failures.add(r.counting.full(), delta.Key{})
-	}
-	for _, f := range c.Failures {
-		failures := in.rules[f.Rule].failures
-		isUndecided := func(m evaluate.Match) bool { return m.Rule == f.Rule && m.Undecided }
-		if slices.ContainsFunc(c.Matches, isUndecided) { // its delivery evaluates it again
-			failures.addSeen(f.Err, o)
-		} else {
-			failures.addOn(f.Err, o)
-		}
-	}
 }
 
 // tell evaluates an object for some rules, and commits the change. evaluate adds to the change what
@@ -356,7 +240,9 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	}
 	in.evaluator.Forget()
 	in.commit(c, o)
-	in.measureLater(o)
+	if in.gauges.Later(o) {
+		in.informer.Wake()
+	}
 }
 
 func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
@@ -364,7 +250,45 @@ func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
 // latest returns the intake that has taken the place of in, or in.
 func (in *intake) latest() *intake { return in.present.intake }
 
+const (
+	// turn is how long a tick keeps changes of its informer waiting.
+	turn = timing.Turn
+	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
+	lull = timing.Lull
+	// panicked is how long an object waits on whose evaluation has panicked.
+	panicked = time.Minute
+)
+
+// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
+// long enough, and measures objects for gauges.
+func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
+	if len(in.catchUps) > 0 {
+		again = in.catchUpSome(began, get)
+		began = in.clock.Now()
+	}
+	again = timing.Earlier(again, in.waits.Elapse(due.Turn{
+		Began: began, Now: in.clock.Now, Informer: in.informer, Get: get, Decide: in.elapse,
+	}))
+	return timing.Earlier(again, in.gauges.Turn(in.clock.Now(), in.clock.Now, get))
+}
+
+// elapse has the evaluator decide about an object that waits for a rule, and is ready.
+func (in *intake) elapse(i int, o *object.Object, now time.Time) {
+	in.record.pace()
+	c := &in.change
+	c.Reset()
+	in.offering.now = now
+	in.evaluator.Elapse(i, o, now, c)
+	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause: it waits on
+		mark := now.Add(panicked - in.rules[i].For)
+		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
+	}
+	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
+	in.gauges.Measure(o, false, nil, c)
+	in.commit(c, o)
+}
+
 func (in *intake) step(o *object.Object) evaluate.Step {
-	in.now = in.clock.Now()
-	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: in.now}
+	now := in.offering.begin()
+	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: now}
 }

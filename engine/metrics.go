@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/gauges"
 	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
@@ -17,10 +18,9 @@ import (
 // and if a gauge is over the same objects.
 type metric struct {
 	*plan.Metric
-	gauge    *measure.Gauge // nil: it is a counter
+	gauge    *gauges.Gauge // nil: it is a counter
 	counter  *measure.Counter
 	failures *failures
-	moves    atomic.Bool // a reload exchanges informers of the gauge, so that it is not shown
 }
 
 // MetricFamily is a metric of a manifest, with its series as they are now.
@@ -52,12 +52,46 @@ func (b *builder) addMetrics() {
 			if planned.IsCounter {
 				m.counter = measure.NewCounter(&planned.Metric)
 			} else {
-				m.gauge = measure.NewGauge(&planned.Metric)
+				m.gauge = gauges.New(&planned.Metric, m.failures.addOn, m.isFull)
 			}
 		}
 		b.metrics[planned] = m
 		b.next.metrics = append(b.next.metrics, m)
 	}
+}
+
+// bindGauges gives an intake its gauges, once its rules are set.
+func (b *builder) bindGauges(in *intake) {
+	if len(in.planned.Gauges) == 0 {
+		return
+	}
+	in.gauges = gauges.NewSet(gauges.Rules{
+		Evaluator: in.evaluator, Hears: in.hears, HearsAll: in.hearsAll,
+	})
+	for _, planned := range in.planned.Gauges {
+		as := evaluate.Gauge{Metric: &planned.Metric, Rule: -1}
+		if planned.Rule != nil {
+			as.Rule = slices.Index(in.rules, b.rules[planned.Rule])
+		}
+		isTimed := planned.Rule != nil && planned.Rule.IsTimed()
+		in.gauges.Add(b.metrics[planned].gauge, as, isTimed)
+	}
+}
+
+// moveGauges hides the gauges whose informers are about to be others, until the result's End.
+func (r *reload) moveGauges() *gauges.Moving {
+	moving := new(gauges.Moving)
+	for _, in := range r.next.intakes {
+		if in.before != nil {
+			moving.Add(in.gauges, in.before.gauges)
+		} else if in.isNew {
+			moving.Add(in.gauges, nil)
+		}
+	}
+	for _, in := range r.dropped {
+		moving.Add(in.gauges, nil)
+	}
+	return moving
 }
 
 // metric returns the metric that does what planned says, or nil.
@@ -150,7 +184,6 @@ func (e *Engine) Metrics() (all []MetricFamily) {
 			f.Series = m.counter.Series()
 		} else {
 			f.Series, ok = m.gauge.Series()
-			ok = ok && !m.moves.Load()
 		}
 		if ok {
 			all = append(all, f)
@@ -177,7 +210,7 @@ func (m *metric) status(of *work) MetricStatus {
 		s.Stats = m.counter.Stats()
 	} else {
 		s.Stats = m.gauge.Stats()
-		s.Counts = !m.gauge.IsComplete() || m.moves.Load()
+		s.Counts = !m.gauge.IsComplete()
 	}
 	return s
 }

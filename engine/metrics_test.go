@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 )
 
 // series returns the series of all metrics that are shown, as name{values}=value.
@@ -353,4 +357,30 @@ func (r *recount) change() {
 	o := recounted{size: r.random.IntN(9), due: r.began.Add(time.Duration(r.random.IntN(12))*time.Hour + 30*time.Minute)}
 	r.objects[key] = o
 	r.server.Apply(configMaps, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"data":{"size":"%d","due":%q}}`, namespace, name, o.size, o.due.UTC().Format(time.RFC3339)))
+}
+
+// BenchmarkMeasured evaluates and commits updates of objects that gauges measure, and that a rule
+// counts.
+func BenchmarkMeasured(b *testing.B) {
+	for name, rules := range map[string]string{
+		"gauges": sourceWith(bySize) + ruleWith("large", `, where: object.data.size == "1"`, "{name: large}"),
+		"counts": mapSource + aRule("third", thrice),
+	} {
+		b.Run(name, func(b *testing.B) {
+			_, _, in := idle(b, rules)
+			const objects = 1000
+			states := make([]*object.Object, 0, 2*objects)
+			for n := range cap(states) {
+				states = append(states, configMap(b, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"o%d","uid":"u","resourceVersion":"%d"},"data":{"size":"%d"}}`, n%objects, n+1, n/objects)))
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				i, turn := n%objects, n/objects%2
+				old, o := states[i+turn*objects], states[i+(1-turn)*objects]
+				in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: old}})
+				n++
+			}
+		})
+	}
 }

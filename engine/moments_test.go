@@ -165,7 +165,7 @@ func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
 	l.settled(e)
 	time.Sleep(100 * time.Millisecond) // the morning would be over
 	l.put("a", "0")
-	l.holds("the morning is over", func() bool { return e.moments.due.Load() == 0 })
+	l.holds("the morning is over", func() bool { return e.moments.Due() == 0 })
 	l.await(h, 2)
 	stop()
 	l.expectAbout(h, "up", "synced a →0")
@@ -338,7 +338,7 @@ func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
 			}
 			l.at(0, 10, 0)
 			e, stop = l.start(mapSource+after, h)
-			l.holds("the moment is over", func() bool { return e.moments.due.Load() == 0 })
+			l.holds("the moment is over", func() bool { return e.moments.Due() == 0 })
 			l.await(h, 1)
 			l.expectAbout(h, "old", "synced a →1")
 			l.expectAbout(h, "new")

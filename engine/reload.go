@@ -133,7 +133,7 @@ func (r *reload) prepare(ctx context.Context) error {
 	for n, in := range r.next.intakes {
 		switch {
 		case in.before == nil:
-		case slices.Equal(in.rules, in.before.rules) && in.measuring.isSame(in.before.measuring):
+		case slices.Equal(in.rules, in.before.rules) && in.gauges.IsSame(in.before.gauges):
 			r.next.intakes[n] = in.before
 		default:
 			for _, rule := range in.rules {
@@ -225,7 +225,7 @@ func (r *reload) carryOut() {
 			r.introduce(rule)
 		}
 	}
-	settled := r.moveGauges()
+	moving := r.moveGauges()
 	for _, w := range r.before.waiting {
 		if w.waits(r.next) {
 			r.next.waiting = append(r.next.waiting, w)
@@ -263,10 +263,10 @@ func (r *reload) carryOut() {
 		w.end = r.tasks.start(w.run)
 	}
 	for _, in := range r.dropped {
-		in.measuring.end()
+		in.gauges.End()
 		r.informers.Stop(in.informer)
 	}
-	settled()
+	moving.End()
 	end := r.Engine.begin()
 	for _, in := range r.dropped {
 		if r.store != nil && owed[in.id] == nil {
@@ -297,7 +297,7 @@ func (r *reload) drop(rule *runningRule) {
 	waiting := stats.Waiting + stats.Away + gathered
 	end := r.Engine.begin()
 	rule.memory.end()
-	rule.counting.end()
+	rule.tally.End()
 	rule.lane.Close()
 	if r.store != nil {
 		r.store.DropRule(rule.id)
@@ -370,8 +370,8 @@ func (r *reload) succeed(rule *runningRule) {
 	} else {
 		spared.Succeed(nil, nil)
 	}
-	if rule.counting != old.counting {
-		old.counting.forget()
+	if rule.tally != old.tally {
+		old.tally.Forget()
 	}
 	r.note(rule)
 }
@@ -381,8 +381,8 @@ func (r *reload) note(rule *runningRule) {
 	if r.store == nil {
 		return
 	}
-	if rule.before == nil || rule.counting != rule.before.counting {
-		rule.counting.begin()
+	if rule.before == nil || rule.tally != rule.before.tally {
+		rule.tally.Begin()
 	}
 	if rule.Group != nil {
 		r.store.PutNote(state.Note{Rule: rule.id, Name: gathersNote, Value: []byte("{}")})
@@ -396,8 +396,8 @@ func (r *reload) replace(in *intake) {
 		old.catchUpAll(known)
 		r.leave(old, in, known)
 		in.takeOver(known)
-	}, in.timetables()...)
-	in.noteRounds(old)
+	}, in.Timetables()...)
+	in.Rounds.Begin(old.Rounds)
 }
 
 // departure is a rule that sees an informer no more.
@@ -550,26 +550,10 @@ func (r *reload) begin(in *intake) {
 		}
 		end()
 	}
-	in.countWaiting()
-	in.measuring.begin()
-	in.informer.Consume(in, in.timetables()...)
-	in.noteRounds(nil)
-}
-
-// noteRounds records rounds that begin with this intake. old is the one before it, or nil.
-func (in *intake) noteRounds(old *intake) {
-	if in.record == nil {
-		return
-	}
-	defer in.record.begin()()
-	for _, r := range in.rules {
-		hasThem := func(was *runningRule) bool { return was.id == r.id && was.Rounds == r.Rounds }
-		if r.Rounds == nil || old != nil && slices.ContainsFunc(old.rules, hasThem) {
-			continue
-		}
-		last := lastRound{Number: in.clock.Now().Unix(), IsOver: true, Table: r.Rounds.String()}
-		in.noteRound(r, last)
-	}
+	in.waits.Count()
+	in.gauges.Begin()
+	in.informer.Consume(in, in.Timetables()...)
+	in.Rounds.Begin(nil)
 }
 
 // takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
@@ -585,8 +569,8 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			return was == r || was == r.before
 		})
 		isSame := j >= 0 && old.rules[j].membership() == r.membership()
-		if j >= 0 && old.rules[j].Rounds == r.Rounds {
-			in.done[i] = old.done[j]
+		if j >= 0 {
+			in.Rounds.Carry(i, old.Rounds, j)
 		}
 		switch {
 		case j >= 0 && (old.rules[j] == r || isSame && !old.unseen[j]):
@@ -608,13 +592,8 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 		}
 	}
 	in.carryResuming(old.resuming, from)
-	for _, w := range old.waits {
-		if w != nil && !slices.Contains(in.waits, w) {
-			old.rules[slices.Index(old.waits, w)].timed.remove(w)
-		}
-	}
-	in.countWaiting()
-	in.takeOverGauges(old.measuring, known)
+	in.waits.Succeed(&old.waits)
+	in.gauges.TakeOver(old.gauges, known, in.caughtUp)
 	in.beginCatchUp(pupils, known, nil, false)
 }
 
@@ -629,10 +608,7 @@ func (in *intake) carry(i int, old *intake, j int) {
 	if l := old.left[j]; l != nil {
 		in.left[i] = l
 	}
-	if w := old.waits[j]; w != nil {
-		w.follow(in.rules[i])
-		in.makeTimed(i, w)
-	}
+	in.waits.Carry(i, &old.waits, j)
 }
 
 // carryResuming takes up what the intake before still needs of the cut that it resumes from. from

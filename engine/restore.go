@@ -28,6 +28,15 @@ type loaded struct {
 	occasions map[string][]byte // by rule, also of those that are gone
 }
 
+// noteID identifies a note of the state.
+type noteID struct{ rule, name string }
+
+// note returns a note of a rule.
+func (l *loaded) note(rule, name string) (value []byte, ok bool) {
+	value, ok = l.notes[noteID{rule, name}]
+	return value, ok
+}
+
 // restore resumes from the state once it is known to belong to this cluster. It returns early when
 // ctx ends.
 func (e *Engine) restore(ctx context.Context) error {
@@ -178,7 +187,7 @@ func (e *Engine) resume(from loaded) {
 	for _, in := range e.work().intakes {
 		objects += len(from.snapshots[in].Objects)
 		in.resume(from.snapshots[in], from.decision)
-		in.restoreRounds(from.notes)
+		in.Rounds.Restore(from.note, in.informer.LastRound)
 	}
 	end = e.begin()
 	for _, in := range e.work().intakes { // after everything that rules have seen was loaded

@@ -104,11 +104,22 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if isNew {
 		return
 	}
-	in.restoreWaits(snapshot.Objects, snapshot.Inside)
+	in.waits.Restore(snapshot.Objects, snapshot.Inside, p.known(in.rules), in.clock.Now())
 	in.informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
 		Partial: isPartial, Follow: in.record.isSecret,
 	})
+}
+
+// known returns the positions of the rules that are known, by ID.
+func (p *resuming) known(rules []*runningRule) map[string]int {
+	byID := make(map[string]int, len(rules))
+	for i, r := range rules {
+		if p.verdicts[i].Standing == resume.Known {
+			byID[r.id] = i
+		}
+	}
+	return byID
 }
 
 // isLate reports whether a rule does not see steps yet.
@@ -262,7 +273,7 @@ func (in *intake) release(ctx context.Context, changed map[int]bool) {
 // recorded when they have.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	in.caughtUp = true
-	in.measureKnown(known)
+	in.gauges.CaughtUp(known)
 	p := in.resuming
 	late := func(i int) bool { return p.isLate(i) }
 	in.departAll(known, func(i int) bool { return !late(i) })

@@ -6,12 +6,14 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/tally"
 )
 
 // runningRule is a rule of the plan at work, with the lane that it fills and its counters. It has
@@ -21,7 +23,7 @@ type runningRule struct {
 	// processor.
 	*plan.Rule
 	lane     *dispatch.Lane
-	counting *counting      // nil: the rule has no count
+	tally    *tally.Tally   // nil: the rule has no count
 	trails   trails         // what became of its last changes
 	matches  atomic.Uint64  // decided when the change came in; see preparer.selected
 	waits    atomic.Int32   // holds that have not been released; see hold
@@ -37,8 +39,8 @@ type runningRule struct {
 	laneStore *laneStore       // nil if nothing is kept
 	gathered  *laneStore       // what waits for the event of its group; nil if nothing does, or is kept
 	failures  *failures
-	pruning   *pruning // nil unless the rule prunes
-	timed     allTimed // what waits to become a member
+	pruning   *pruning  // nil unless the rule prunes
+	timed     due.Total // what waits to become a member
 	source    *runningSource
 	to        *dispatcher
 

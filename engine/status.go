@@ -140,7 +140,7 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range now.rules {
 		state, reason := r.state(sources[r.source])
-		pending, next := r.timed.stats()
+		pending, next := r.timed.Stats()
 		gathered, due := r.lane.Gathered()
 		acted, idle := r.lane.Acted()
 		chasing := e.chasing(r.Name)
@@ -151,7 +151,7 @@ func (e *Engine) Status() Status {
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.counting.open(e.clock.Now()),
+			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.tally.Open(e.clock.Now()),
 		})
 	}
 	for _, m := range now.metrics {

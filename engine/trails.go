@@ -7,7 +7,6 @@ import (
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -110,21 +109,6 @@ func newTrails(c *trail.Counter, rules int, now time.Time) trails {
 	bound := min(maxTrail, max(minTrail, maxTrails/max(rules, 1)))
 	return trails{
 		changes: trail.New(c, bound), attempts: trail.New(c, bound), acted: new(acted), began: now,
-	}
-}
-
-// declined are the verdicts on changes that a rule does not select.
-var declined = [...]trail.Verdict{
-	evaluate.ByEvents: trail.ByEvents, evaluate.ByWhen: trail.ByWhen,
-	evaluate.ByRounds: trail.ByRounds, evaluate.ByError: trail.Failed,
-	evaluate.ByTime: trail.Waits,
-}
-
-// noteDeclined remembers the changes that rules do not select.
-func (in *intake) noteDeclined(c *evaluate.Change) {
-	for i := range c.Declined {
-		d := &c.Declined[i]
-		in.rules[d.Rule].trails.changes.Add(d.Delta, declined[d.Why], in.now)
 	}
 }
 

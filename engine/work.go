@@ -136,6 +136,16 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 	return b.next, nil
 }
 
+// sourceNames returns the names of the sources of a work that look at an informer.
+func sourceNames(w *work, of *source.Informer) (names []string) {
+	for _, s := range w.sources {
+		if !s.IsRule() && slices.Contains(s.view.Informers(), of) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // keepsTooLittle reports whether the informer has to keep more of its objects for a plan.
 func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
 	return !covers(kept(in.informer.Kept()), planned.Keep)
@@ -152,7 +162,7 @@ func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 		if err := in.informer.Widen(ctx, planned.Keep); err != nil {
 			state, reason := in.informer.State()
 			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): reload again when it has: %w", strings.Join(in.sourceNames(w), ", "),
+				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.informer), ", "),
 				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
 		}
 	}
@@ -215,7 +225,7 @@ func (b *builder) addIntakes() error {
 	}
 	for _, planned := range b.plan.Informers {
 		if in := b.intakes[planned]; in.before == nil {
-			in.informer.NameSources(in.sourceNames(b.next)...)
+			in.informer.NameSources(sourceNames(b.next, in.informer)...)
 		}
 	}
 	return nil
@@ -351,10 +361,10 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		Changes: trails.changes, Attempts: trails.attempts, Matched: running.selected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
-	if running.counting = b.newCounting(running.id, r.Count); isCounted {
-		running.counting = old.counting
+	if running.tally = b.newTally(running.id, r.Count); isCounted {
+		running.tally = old.tally
 	}
-	if running.counting != nil {
+	if running.tally != nil {
 		options.Count = running.countDecided
 	}
 	b.stepping.keepAll(&options)
@@ -391,6 +401,7 @@ func (b *builder) bind(in *intake) {
 		rules = append(rules, b.rules[r])
 	}
 	in.bind(rules)
+	in.Rounds = newRounds(in, b.moments)
 	b.bindGauges(in)
 	if b.isStart {
 		all := func(int) bool { return true }

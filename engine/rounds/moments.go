@@ -1,32 +1,35 @@
-package engine
+package rounds
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/timing"
 )
 
-// moments keeps moments of schedules in order that were due before this run: those that it has to
+// Moments keeps moments of schedules in order that were due before this run: those that it has to
 // make up for, and those whose deliveries the run before has left. Of two rules about the same
 // object, the later moment waits for that object until the earlier one is answered or a dead
 // letter, at most maxHeld. Rules without a source count as being about the same object.
 //
-// The nil moments knows of none.
-type moments struct {
-	clock clock.PassiveClock
-	due   atomic.Int32 // how many moments have yet to be made up for
+// The nil Moments knows of none. It is safe for concurrent use.
+type Moments struct {
+	now func() time.Time
+	due atomic.Int32 // how many moments have yet to be made up for
 
 	// mu guards the fields below and those of the moments. It is taken with the lock of a feed held,
 	// and before those of lanes.
 	mu  sync.Mutex
 	all []*moment
 }
+
+// NewMoments returns Moments without any. now returns the time.
+func NewMoments(now func() time.Time) *Moments { return &Moments{now: now} }
+
+// Due returns how many moments have yet to be made up for.
+func (m *Moments) Due() int { return int(m.due.Load()) }
 
 // maxHeld bounds how long a moment waits for earlier ones.
 const maxHeld = 5 * time.Minute
@@ -37,7 +40,7 @@ const settling = time.Second
 
 // moment is the latest moment of a rule, for the objects of one informer.
 type moment struct {
-	rule     *runningRule
+	rule     Rule
 	informer string // its id
 	// namespace is that of the informer's objects; empty for all.
 	namespace string
@@ -57,14 +60,12 @@ type moment struct {
 
 // add adds what the state says about the moments of a rule: the last one, and whether a later one,
 // or the same, has to be made up for. It is called before informers run.
-func (m *moments) add(r *runningRule, informer, namespace string, number int64, isDue bool) {
+func (m *Moments) add(r Rule, informer, namespace string, number int64, isDue bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gathered, _ := r.lane.Gathered()
-	left := r.lane.Stats()
 	m.all = append(m.all, &moment{
 		rule: r, informer: informer, namespace: namespace, number: number, isDue: isDue, isHanded: !isDue,
-		isRecent: isDue || left.Waiting+left.Away+gathered > 0,
+		isRecent: isDue || r.HasLeft(),
 	})
 	if isDue {
 		m.due.Add(1)
@@ -73,9 +74,9 @@ func (m *moments) add(r *runningRule, informer, namespace string, number int64, 
 
 // of returns the moments of the rules of an informer that see the rounds of a timetable, and that
 // have to be made up for. m.mu is held.
-func (m *moments) of(informer string, table timing.Timetable) (all []*moment) {
+func (m *Moments) of(informer string, table timing.Timetable) (all []*moment) {
 	for _, at := range m.all {
-		if at.isDue && at.informer == informer && at.rule.Rounds == table {
+		if at.isDue && at.informer == informer && at.rule.Plan().Rounds == table {
 			all = append(all, at)
 		}
 	}
@@ -83,7 +84,7 @@ func (m *moments) of(informer string, table timing.Timetable) (all []*moment) {
 }
 
 // begins notes that a round begins. A second one takes the place of a moment that is held.
-func (m *moments) begins(informer string, table timing.Timetable, number int64) {
+func (m *Moments) begins(informer string, table timing.Timetable, number int64) {
 	if m == nil || m.due.Load() == 0 {
 		return
 	}
@@ -99,7 +100,7 @@ func (m *moments) begins(informer string, table timing.Timetable, number int64) 
 }
 
 // handed notes that the rules have seen all objects of a round, but for those that are held.
-func (m *moments) handed(informer string, table timing.Timetable) {
+func (m *Moments) handed(informer string, table timing.Timetable) {
 	if m == nil || m.due.Load() == 0 {
 		return
 	}
@@ -111,7 +112,7 @@ func (m *moments) handed(informer string, table timing.Timetable) {
 }
 
 // over notes that a round has come to its end.
-func (m *moments) over(informer string, table timing.Timetable) {
+func (m *Moments) over(informer string, table timing.Timetable) {
 	if m == nil || m.due.Load() == 0 {
 		return
 	}
@@ -123,7 +124,7 @@ func (m *moments) over(informer string, table timing.Timetable) {
 }
 
 // end ends a moment that was to be made up for. m.mu is held.
-func (m *moments) end(at *moment) {
+func (m *Moments) end(at *moment) {
 	at.isDue, at.isHanded, at.held = false, true, nil
 	if m.due.Add(-1) == 0 {
 		m.all = nil // nothing waits any more
@@ -131,13 +132,13 @@ func (m *moments) end(at *moment) {
 }
 
 // holds reports whether an object of a round waits for an earlier moment.
-func (m *moments) holds(informer string, table timing.Timetable, key string) (holds bool) {
+func (m *Moments) holds(informer string, table timing.Timetable, key string) (holds bool) {
 	if m == nil || m.due.Load() == 0 {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.clock.Now()
+	now := m.now()
 	for _, at := range m.of(informer, table) {
 		if m.waits(at, key, now) {
 			holds = true
@@ -147,7 +148,7 @@ func (m *moments) holds(informer string, table timing.Timetable, key string) (ho
 }
 
 // waits reports whether an object of a moment waits, and notes it. m.mu is held.
-func (m *moments) waits(at *moment, key string, now time.Time) bool {
+func (m *Moments) waits(at *moment, key string, now time.Time) bool {
 	if !at.since.IsZero() && now.Sub(at.since) >= maxHeld {
 		delete(at.held, key)
 		return false
@@ -174,18 +175,18 @@ func (m *moments) waits(at *moment, key string, now time.Time) bool {
 
 // earlier reports whether a recent earlier moment may be about an object, and whether one is not
 // answered yet for the object. m.mu is held.
-func (m *moments) earlier(later *moment, key string) (isRecent, isOutstanding bool) {
-	about := keyFrom(key)
+func (m *Moments) earlier(later *moment, key string) (isRecent, isOutstanding bool) {
+	about := delta.ParseKey(key)
 	for _, at := range m.all {
 		if at.number >= later.number || at.rule == later.rule || !isAboutSame(at.rule, later.rule) ||
-			at.namespace != "" && at.namespace != about.Namespace || at.rule.memory.ended() {
+			at.namespace != "" && at.namespace != about.Namespace || at.rule.HasEnded() {
 			continue
 		}
 		of := key
-		if at.rule.Source.Name == "" { // a rule without a source is about itself
-			of = at.rule.Name
+		if is := at.rule.Plan(); is.Source.Name == "" { // a rule without a source is about itself
+			of = is.Name
 		}
-		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.lane.Holds(keyFrom(of)) {
+		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.Holds(delta.ParseKey(of)) {
 			return true, true
 		}
 		isRecent = isRecent || at.isRecent
@@ -195,14 +196,6 @@ func (m *moments) earlier(later *moment, key string) (isRecent, isOutstanding bo
 
 // isAboutSame reports whether two rules may be about the same object: the resource is the same, in
 // whatever version.
-func isAboutSame(a, b *runningRule) bool {
-	return a.Source.Resource.GroupResource() == b.Source.Resource.GroupResource()
-}
-
-// keyFrom reads a key as object.Object.Key writes it.
-func keyFrom(key string) delta.Key {
-	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		return delta.Key{Namespace: namespace, Name: name}
-	}
-	return delta.Key{Name: key}
+func isAboutSame(a, b Rule) bool {
+	return a.Plan().Source.Resource.GroupResource() == b.Plan().Source.Resource.GroupResource()
 }

@@ -1,0 +1,10 @@
+package timing
+
+import "time"
+
+const (
+	// Turn is how long work in turns keeps changes of its informer waiting.
+	Turn = 250 * time.Microsecond
+	// Lull is how long such work rests after a turn, as a multiple of the time that it took.
+	Lull = 3
+)
