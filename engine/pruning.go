@@ -141,12 +141,14 @@ func isHeld(w *work, r *runningRule) bool {
 func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
 	for len(gone) > 0 {
-		began := time.Now()
 		in, _ := e.intakeFor(r, gone[0])
 		if in == nil { // the rule is gone
 			return departed
 		}
+		var took time.Duration
 		in.informer.Look(func(get func(string) *object.Object) {
+			began := time.Now() // the lock is held from now on
+			defer func() { took = time.Since(began) }()
 			in := in.latest()
 			i := slices.Index(in.rules, r)
 			for len(gone) > 0 && i >= 0 && time.Since(began) < in.turn {
@@ -164,7 +166,7 @@ func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) m
 				gone = nil
 			}
 		})
-		if len(gone) > 0 && !rested(ctx, lull*time.Since(began)) {
+		if len(gone) > 0 && !rested(ctx, lull*took) {
 			return departed
 		}
 	}
