@@ -17,16 +17,20 @@ type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.
 	resumes bool
+	// departs says that its rule follows the informer, and only learns what became of the objects that it
+	// had inside in informers that it has left.
+	departs bool
+	doubts  bool // the lanes of its rules doubt what they hold until it has ended
 	isNow   bool // the step at hand is of an object that is owed
 }
 
 // isCatchingUp reports whether a rule of the intake has not caught up.
 func (in *intake) isCatchingUp() bool { return in.resuming != nil || len(in.catchUps) > 0 }
 
-// catchUpOf returns the catch-up of a rule; nil if it has none.
+// catchUpOf returns the catch-up of a rule that does not follow the informer; nil if it has none.
 func (in *intake) catchUpOf(rule int) *catchUp {
 	for _, u := range in.catchUps {
-		if u.Has(rule) {
+		if u.Has(rule) && !u.departs {
 			return u
 		}
 	}
@@ -41,7 +45,7 @@ func (in *intake) owes(rule int, key string) bool {
 
 // owesAny reports whether any rule has not learned of an object.
 func (in *intake) owesAny(key string) bool {
-	return slices.ContainsFunc(in.catchUps, func(u *catchUp) bool { return u.Owes(key) })
+	return slices.ContainsFunc(in.catchUps, func(u *catchUp) bool { return u.Owes(key) && !u.departs })
 }
 
 // isBehind reports whether a rule has not learned what has become of an object in the cut.
@@ -76,35 +80,71 @@ func (in *intake) beginCatchUp(
 			}
 		}
 	}
-	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes}
-	slices.Sort(knew)
-	u.Add(slices.Values(knew))
+	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes, doubts: resumes}
+	u.Add(in.inOrder(knew))
 	for _, p := range pupils {
-		u.Add(keysOf(in.left[p.Rule]))
+		u.Add(in.inOrder(keysOf(in.left[p.Rule])))
 	}
 	in.catchUps = append(in.catchUps, u)
-	if in.isStepped || resumes && in.resuming.holds {
-		in.catchUpAll(known)
-		return
-	}
+	isAtOnce := in.isStepped || resumes && in.resuming.holds
 	end := in.record.begin()
 	for _, p := range pupils {
-		in.rules[p.Rule].memory.catchUp(in.id)
+		in.left[p.Rule].begin()
+		if !isAtOnce {
+			in.rules[p.Rule].memory.catchUp(in.id)
+		}
 	}
 	end()
+	if isAtOnce {
+		in.catchUpAll(known, u)
+		return
+	}
 	in.informer.Wake()
 }
 
-// keysOf yields the keys of the objects that a rule had inside in informers that it has left, sorted.
-func keysOf(l *left) iter.Seq[string] {
+// beginDeparting has a rule that follows the informer learn what became of the objects that it had
+// inside in informers that it has left. Those that it is owed already are not among them.
+func (in *intake) beginDeparting(rule int, known iter.Seq[*object.Object], doubts bool) {
+	has := func(o *object.Object) bool {
+		defer in.evaluator.Forget()
+		var reported evaluate.Change // its failures were reported when it came
+		return in.evaluator.IsInside(rule, o, &reported)
+	}
+	owed := in.catchUpOf(rule)
+	keys := keysOf(in.left[rule])
+	if owed != nil {
+		keys = slices.DeleteFunc(keys, owed.Owes)
+	}
+	pupils := []follow.Pupil{{Rule: rule, Knew: follow.Now{Has: has}}}
+	u := &catchUp{CatchUp: follow.New(pupils, in.inOrder(keys)), departs: true, doubts: doubts}
+	in.catchUps = append(in.catchUps, u)
+	end := in.record.begin()
+	in.left[rule].begin()
+	end()
+	if in.isStepped {
+		in.catchUpAll(known, u)
+		return
+	}
+	in.informer.Wake()
+}
+
+// keysOf returns the keys of the objects that a rule had inside in informers that it has left.
+func keysOf(l *left) []string {
 	if l == nil {
-		return slices.Values([]string(nil))
+		return nil
 	}
-	var keys []string
-	for key := range l.Objects {
-		keys = append(keys, key.String())
+	keys := make([]string, 0, len(l.Objects))
+	for _, o := range l.Objects {
+		keys = append(keys, o.Key())
 	}
-	slices.Sort(keys)
+	return keys
+}
+
+// inOrder yields keys. If a run must be the same each time, it sorts them.
+func (in *intake) inOrder(keys []string) iter.Seq[string] {
+	if in.isStepped {
+		slices.Sort(keys)
+	}
 	return slices.Values(keys)
 }
 
@@ -121,12 +161,23 @@ func (in *intake) knew(
 	return p.Before(key, last, &l.Inside)
 }
 
+// departFirst gives an object its turns before a step for the rules that follow the informer: last is
+// the object as they know it from there, or nil.
+func (in *intake) departFirst(key string, last *object.Object) {
+	for _, u := range in.catchUps {
+		if u.departs && u.Owes(key) {
+			u.Took(key)
+			in.takeTurn(u, key, last)
+		}
+	}
+}
+
 // catchUpStep adds to c what a step does whose object is owed: it is the object's turn.
 func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 	key := s.Delta.Object.Key()
 	var owing []*catchUp
 	for _, u := range in.catchUps {
-		if u.Owes(key) {
+		if u.Owes(key) && !u.departs {
 			u.isNow = true
 			owing = append(owing, u)
 		}
@@ -205,30 +256,32 @@ func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Obje
 	return time.Time{}
 }
 
-// catchUpAll gives all objects their turns at once: known are those that the informer has.
-func (in *intake) catchUpAll(known iter.Seq[*object.Object]) {
-	if len(in.catchUps) == 0 {
+// catchUpAll gives all objects of some catch-ups their turns at once: known are those that the informer
+// has.
+func (in *intake) catchUpAll(known iter.Seq[*object.Object], all ...*catchUp) {
+	if len(all) == 0 {
 		return
 	}
 	there := make(map[string]*object.Object)
 	for o := range known {
 		there[o.Key()] = o
 	}
-	for _, u := range in.catchUps {
+	for _, u := range all {
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, there[key])
 		}
-	}
-	ended := in.catchUps
-	in.catchUps = nil
-	for _, u := range ended {
+		in.catchUps = slices.DeleteFunc(in.catchUps, func(of *catchUp) bool { return of == u })
 		in.caughtUpWith(u)
 	}
 }
 
 // takeTurn gives an object its turn, between two steps. o is nil if it is gone.
 func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
-	if o == nil {
+	switch {
+	case u.departs:
+		in.depart(u.Pupils[0], delta.ParseKey(key), o)
+		return
+	case o == nil:
 		in.turnOfGone(u, key)
 		return
 	}
@@ -256,6 +309,22 @@ func (in *intake) turnOfGone(u *catchUp, key string) {
 	}
 }
 
+// depart gives an object its turn for a rule that follows the informer. last is the object as the rule
+// knows it from there, or nil.
+func (in *intake) depart(p follow.Pupil, key delta.Key, last *object.Object) {
+	l := in.left[p.Rule]
+	if l == nil {
+		return
+	}
+	gone := p.Departed(key, last, &l.Inside)
+	delete(l.Objects, key)
+	if gone != nil {
+		in.tell(gone, func(s evaluate.Step, c *evaluate.Change) {
+			in.evaluator.Depart(p.Rule, gone, s.Now, in.isSecret(), c)
+		})
+	}
+}
+
 // caughtUpWith records that the rules of a catch-up follow the informer, in one cut with everything
 // that was held back for them.
 func (in *intake) caughtUpWith(u *catchUp) {
@@ -272,9 +341,14 @@ func (in *intake) caughtUpWith(u *catchUp) {
 	}
 	for _, p := range u.Pupils {
 		r := in.rules[p.Rule]
-		r.memory.see(in.id)
-		in.parted(p.Rule)
-		if u.resumes {
+		if !u.departs {
+			r.memory.see(in.id)
+		}
+		goesOn := func(of *catchUp) bool { return of.Has(p.Rule) }
+		if !slices.ContainsFunc(in.catchUps, goesOn) {
+			in.parted(p.Rule)
+		}
+		if u.doubts {
 			r.memory.endCatchUp()
 		}
 	}

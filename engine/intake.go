@@ -157,8 +157,12 @@ func (in *intake) standing(i int) evaluate.Standing {
 // taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
-	if s.Round != nil {
-		in.catchUpFirst(s.Delta.Object)
+	switch o := s.Delta.Object; {
+	case o == nil || len(in.catchUps) == 0:
+	case s.Round != nil:
+		in.catchUpFirst(o)
+	default:
+		in.departFirst(o.Key(), s.Before())
 	}
 	if s.Withdrawn {
 		in.comeAnew()

@@ -246,7 +246,7 @@ func (r *reload) carryOut() {
 	}
 	for _, in := range r.dropped {
 		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
-			in.catchUpAll(known)
+			in.catchUpAll(known, slices.Clone(in.catchUps)...)
 			r.leave(in, nil, known)
 			in.isDropped = true
 		})
@@ -394,7 +394,7 @@ func (r *reload) note(rule *runningRule) {
 func (r *reload) replace(in *intake) {
 	old := in.before
 	in.informer.Replace(in, in.planned.View, func(known iter.Seq[*object.Object]) {
-		old.catchUpAll(known)
+		old.catchUpAll(known, slices.Clone(old.catchUps)...)
 		r.leave(old, in, known)
 		in.takeOver(known)
 	}, in.timetables()...)
@@ -503,24 +503,10 @@ func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 		}
 		return
 	}
-	there := make(map[delta.Key]*object.Object)
-	for o := range known {
-		there[keyOf(o)] = o
-	}
-	var now []int // the others learn that with the rest
 	for i := range all {
-		switch u := in.catchUpOf(i); {
-		case in.unseen[i]:
-		case u != nil:
-			in.departedEarly(i, u, there)
-		default:
-			in.departed(i, there)
-			now = append(now, i)
+		if !in.unseen[i] { // otherwise it learns that with the rest
+			in.beginDeparting(i, known, false)
 		}
-	}
-	defer in.record.begin()()
-	for _, i := range now {
-		in.parted(i)
 	}
 }
 

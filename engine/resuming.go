@@ -265,7 +265,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	in.measureKnown(known)
 	p := in.resuming
 	late := func(i int) bool { return p.isLate(i) }
-	in.departAll(known, func(i int) bool { return !late(i) })
+	departs := func(i int) bool { return in.left[i] != nil && !in.unseen[i] && !late(i) }
 	var pupils []follow.Pupil
 	var knew []string
 	var held []evaluate.Change
@@ -283,19 +283,24 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 		in.record.apply(&held[i], nil)
 	}
 	for i, r := range in.rules {
-		if late(i) {
-			continue
-		}
-		r.memory.endCatchUp()
-		if !in.unseen[i] {
-			in.parted(i)
+		if !late(i) && !departs(i) {
+			r.memory.endCatchUp()
 		}
 	}
 	end()
+	var departing []int
+	for i := range in.rules {
+		if departs(i) {
+			departing = append(departing, i)
+		}
+	}
 	if p != nil {
 		clear(p.late)
 	}
 	in.beginCatchUp(pupils, known, knew, true)
+	for _, i := range departing {
+		in.beginDeparting(i, known, true)
+	}
 }
 
 // pupils returns the late rules, with what they knew of the objects in the cut.
@@ -309,23 +314,6 @@ func (in *intake) pupils(p *resuming) (pupils []follow.Pupil) {
 		}
 	}
 	return pupils
-}
-
-// departAll tells rules that follow the informer what became of the objects that they had inside in
-// informers that they have left.
-func (in *intake) departAll(known iter.Seq[*object.Object], of func(i int) bool) {
-	if len(in.left) == 0 {
-		return
-	}
-	there := make(map[delta.Key]*object.Object)
-	for o := range known {
-		there[keyOf(o)] = o
-	}
-	for i := range in.rules {
-		if in.left[i] != nil && !in.unseen[i] && of(i) {
-			in.departed(i, there)
-		}
-	}
 }
 
 // held returns the changes of the record that were held back.

@@ -104,6 +104,17 @@ func (p Pupil) Before(
 	return p.Knew.Before(key, last)
 }
 
+// Departed returns an object that the rule had inside in an informer that it has left, and that has
+// ceased to be inside; nil if there is none. The rule follows this informer: it Knew what it has inside
+// here. See Knowledge.
+func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *object.Object {
+	before := left.Before(key, last)
+	if before.Object == nil || p.Knew.Before(key, last).Inside {
+		return nil
+	}
+	return before.Object
+}
+
 // CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe for
 // concurrent use.
 type CatchUp struct {
