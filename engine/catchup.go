@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 )
 
 // catchUp has rules of an intake catch up, an object at a time: see package follow. The informer gives
@@ -20,47 +22,9 @@ type catchUp struct {
 	// departs says that its rule follows the informer, and only learns what became of the objects that it
 	// had inside in informers that it has left.
 	departs bool
-	doubts  bool // the lanes of its rules doubt what they hold until it has ended
-	isNow   bool // the step at hand is of an object that is owed
-}
-
-// isCatchingUp reports whether a rule of the intake has not caught up.
-func (in *intake) isCatchingUp() bool { return in.resuming != nil || len(in.catchUps) > 0 }
-
-// catchUpOf returns the catch-up of a rule that does not follow the informer; nil if it has none.
-func (in *intake) catchUpOf(rule int) *catchUp {
-	for _, u := range in.catchUps {
-		if u.Has(rule) && !u.departs {
-			return u
-		}
-	}
-	return nil
-}
-
-// owes reports whether a rule has not learned of an object.
-func (in *intake) owes(rule int, key string) bool {
-	u := in.catchUpOf(rule)
-	return u != nil && u.Owes(key)
-}
-
-// owesAny reports whether any rule has not learned of an object.
-func (in *intake) owesAny(key string) bool {
-	return slices.ContainsFunc(in.catchUps, func(u *catchUp) bool { return u.Owes(key) && !u.departs })
-}
-
-// isBehind reports whether a rule has not learned what has become of an object in the cut.
-func (in *intake) isBehind(rule int, key string) bool {
-	if in.resuming.isLate(rule) {
-		return true
-	}
-	u := in.catchUpOf(rule)
-	return u != nil && u.resumes && u.Owes(key)
-}
-
-// isDeafNow reports whether a rule catches up, and the step at hand is the turn of its object.
-func (in *intake) isDeafNow(rule int) bool {
-	u := in.catchUpOf(rule)
-	return u != nil && u.isNow
+	held    []*runningRule // until the informer has settled
+	doubts  bool           // the lanes of its rules doubt what they hold until it has ended
+	isNow   bool           // the step at hand is of an object that is owed
 }
 
 // beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys of
@@ -81,15 +45,15 @@ func (in *intake) beginCatchUp(
 		}
 	}
 	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes, doubts: resumes}
-	u.Add(in.inOrder(knew))
+	u.Add(inOrder(knew, in.isStepped))
 	for _, p := range pupils {
-		u.Add(in.inOrder(keysOf(in.left[p.Rule])))
+		u.Add(inOrder(keysOf(in.learns.left[p.Rule]), in.isStepped))
 	}
-	in.catchUps = append(in.catchUps, u)
-	isAtOnce := in.isStepped || resumes && in.resuming.holds
+	in.learns.catchUps = append(in.learns.catchUps, u)
+	isAtOnce := in.isStepped || resumes && in.learns.resuming.holds
 	end := in.record.begin()
 	for _, p := range pupils {
-		in.left[p.Rule].begin()
+		in.learns.left[p.Rule].begin()
 		if !isAtOnce {
 			in.rules[p.Rule].memory.catchUp(in.id)
 		}
@@ -102,6 +66,51 @@ func (in *intake) beginCatchUp(
 	in.informer.Wake()
 }
 
+// beginFollowing has changed rules follow the informer with which the objects of the cut were saved,
+// before any step. They catch up with what they had inside then.
+func (in *intake) beginFollowing(changed []follow.Pupil, objects []*object.Object) {
+	if len(changed) == 0 {
+		return
+	}
+	keys := func(yield func(string) bool) {
+		for _, o := range objects {
+			if !yield(o.Key()) {
+				return
+			}
+		}
+	}
+	u := &catchUp{CatchUp: follow.New(changed, keys), doubts: true}
+	in.learns.catchUps = append(in.learns.catchUps, u) // restore records that
+	for _, p := range changed {
+		u.held = append(u.held, in.rules[p.Rule])
+		in.rules[p.Rule].hold()
+	}
+}
+
+// catchUpSettled ends the hold of changed rules once their informer has settled. If it has nothing to
+// catch up with, and may be forbidden for ever, the objects of the cut get their turns here. It returns
+// early when ctx ends.
+func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
+	if !source.WaitUntilSettled(ctx, in.informer) {
+		return
+	}
+	for _, r := range held {
+		r.release()
+	}
+	again := in.clock.Now()
+	for !again.IsZero() && !in.informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns
+		if !rested(ctx, again.Sub(in.clock.Now())) {
+			return
+		}
+		again = time.Time{}
+		in.informer.Look(func(get func(string) *object.Object) {
+			if is := in.latest(); !is.learns.caughtUp && !is.isDropped {
+				again = is.catchUpSome(is.clock.Now(), get)
+			}
+		})
+	}
+}
+
 // beginDeparting has a rule that follows the informer learn what became of the objects that it had
 // inside in informers that it has left. Those that it is owed already are not among them.
 func (in *intake) beginDeparting(rule int, known iter.Seq[*object.Object], doubts bool) {
@@ -110,16 +119,16 @@ func (in *intake) beginDeparting(rule int, known iter.Seq[*object.Object], doubt
 		var reported evaluate.Change // its failures were reported when it came
 		return in.evaluator.IsInside(rule, o, &reported)
 	}
-	owed := in.catchUpOf(rule)
-	keys := keysOf(in.left[rule])
+	owed := in.learns.catchUpOf(rule)
+	keys := keysOf(in.learns.left[rule])
 	if owed != nil {
 		keys = slices.DeleteFunc(keys, owed.Owes)
 	}
 	pupils := []follow.Pupil{{Rule: rule, Knew: follow.Now{Has: has}}}
-	u := &catchUp{CatchUp: follow.New(pupils, in.inOrder(keys)), departs: true, doubts: doubts}
-	in.catchUps = append(in.catchUps, u)
+	u := &catchUp{CatchUp: follow.New(pupils, inOrder(keys, in.isStepped)), departs: true, doubts: doubts}
+	in.learns.catchUps = append(in.learns.catchUps, u)
 	end := in.record.begin()
-	in.left[rule].begin()
+	in.learns.left[rule].begin()
 	end()
 	if in.isStepped {
 		in.catchUpAll(known, u)
@@ -140,32 +149,23 @@ func keysOf(l *left) []string {
 	return keys
 }
 
-// inOrder yields keys. If a run must be the same each time, it sorts them.
-func (in *intake) inOrder(keys []string) iter.Seq[string] {
-	if in.isStepped {
+// inOrder yields keys; sorted if the turns must be the same in each run.
+func inOrder(keys []string, isSorted bool) iter.Seq[string] {
+	if isSorted {
 		slices.Sort(keys)
 	}
 	return slices.Values(keys)
 }
 
-// knew returns an object as a pupil saw it last, and forgets that it had it inside elsewhere. last is
-// the object as the informer had it last, or nil.
-func (in *intake) knew(
-	p follow.Pupil, key delta.Key, last *object.Object,
-) evaluate.Before {
-	l := in.left[p.Rule]
-	if l == nil {
-		return p.Before(key, last, nil)
+// turnsBefore gives the object of a step the turns that come before the step: all of them before that of a
+// round, and otherwise those of rules that follow the informer.
+func (in *intake) turnsBefore(s source.Step) {
+	last := s.Before()
+	if s.Round != nil {
+		last = s.Delta.Object
 	}
-	defer delete(l.Objects, key)
-	return p.Before(key, last, &l.Inside)
-}
-
-// departFirst gives an object its turns before a step for the rules that follow the informer: last is
-// the object as they know it from there, or nil.
-func (in *intake) departFirst(key string, last *object.Object) {
-	for _, u := range in.catchUps {
-		if u.departs && u.Owes(key) {
+	for _, u := range in.learns.catchUps {
+		if key := s.Delta.Object.Key(); u.Owes(key) && (u.departs || s.Round != nil) {
 			u.Took(key)
 			in.takeTurn(u, key, last)
 		}
@@ -176,7 +176,7 @@ func (in *intake) departFirst(key string, last *object.Object) {
 func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 	key := s.Delta.Object.Key()
 	var owing []*catchUp
-	for _, u := range in.catchUps {
+	for _, u := range in.learns.catchUps {
 		if u.Owes(key) && !u.departs {
 			u.isNow = true
 			owing = append(owing, u)
@@ -191,66 +191,29 @@ func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 		u.isNow = false
 		u.Took(key)
 		for _, p := range u.Pupils {
-			before := in.knew(p, s.Delta.Key(), last)
+			before := in.learns.knew(p, s.Delta.Key(), last)
 			if s.Delta.Type == delta.Deleted {
-				in.gone(p.Rule, before, s, c)
+				in.evaluator.Gone(p.Rule, before, s, in.isSecret(), c)
 			} else {
-				in.differ(p.Rule, before, s, c)
+				in.evaluator.Compare(p.Rule, before, s, in.isSecret(), c)
 			}
 		}
 	}
 	in.evaluator.Forget()
 }
 
-// differ adds to c what a rule must learn of an object that it last saw as before.
-func (in *intake) differ(
-	i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change,
-) {
-	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
-		if before.Inside {
-			in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
-		}
-		before = evaluate.Before{}
-	}
-	in.evaluator.Compare(i, before, s, in.isSecret(), c)
-}
-
-// gone adds to c what a rule must learn of an object that it last saw as before, and that is gone. The
-// step has the object's last state.
-func (in *intake) gone(i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change) {
-	last := s.Delta.Object
-	in.evaluator.Unwait(i, last, c)
-	switch {
-	case !before.Inside:
-	case before.Object.UID() != last.UID():
-		in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
-	default:
-		in.evaluator.Depart(i, last, s.Now, false, c)
-	}
-}
-
-// catchUpFirst gives an object its turn if it is owed, before a round has it.
-func (in *intake) catchUpFirst(o *object.Object) {
-	for _, u := range in.catchUps {
-		if key := o.Key(); u.Owes(key) {
-			u.Took(key)
-			in.takeTurn(u, key, o)
-		}
-	}
-}
-
 // catchUpSome gives some objects their turns, and returns when to go on; the zero time means that all
 // rules have caught up.
 func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Object) (again time.Time) {
-	for len(in.catchUps) > 0 {
-		u := in.catchUps[0]
+	for len(in.learns.catchUps) > 0 {
+		u := in.learns.catchUps[0]
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, get(key))
 			if now := in.clock.Now(); now.Sub(began) > in.turn {
 				return now.Add(lull * now.Sub(began))
 			}
 		}
-		in.catchUps = slices.Delete(in.catchUps, 0, 1) // which keeps nothing of it
+		in.learns.catchUps = slices.Delete(in.learns.catchUps, 0, 1) // which keeps nothing of it
 		in.caughtUpWith(u)
 	}
 	return time.Time{}
@@ -270,7 +233,7 @@ func (in *intake) catchUpAll(known iter.Seq[*object.Object], all ...*catchUp) {
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, there[key])
 		}
-		in.catchUps = slices.DeleteFunc(in.catchUps, func(of *catchUp) bool { return of == u })
+		in.learns.catchUps = slices.DeleteFunc(in.learns.catchUps, func(of *catchUp) bool { return of == u })
 		in.caughtUpWith(u)
 	}
 }
@@ -287,8 +250,8 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 	}
 	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
 		for _, p := range u.Pupils {
-			before := in.knew(p, s.Delta.Key(), o)
-			in.differ(p.Rule, before, s, c)
+			before := in.learns.knew(p, s.Delta.Key(), o)
+			in.evaluator.Compare(p.Rule, before, s, in.isSecret(), c)
 		}
 		if in.isSecret() { // who has it inside stands beside its record
 			in.note(s.Delta, c)
@@ -299,7 +262,7 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 // turnOfGone gives an object its turn that is gone: the rules that had it inside learn that.
 func (in *intake) turnOfGone(u *catchUp, key string) {
 	for _, p := range u.Pupils {
-		before := in.knew(p, delta.ParseKey(key), nil)
+		before := in.learns.knew(p, delta.ParseKey(key), nil)
 		if !before.Inside {
 			continue
 		}
@@ -312,7 +275,7 @@ func (in *intake) turnOfGone(u *catchUp, key string) {
 // depart gives an object its turn for a rule that follows the informer. last is the object as the rule
 // knows it from there, or nil.
 func (in *intake) depart(p follow.Pupil, key delta.Key, last *object.Object) {
-	l := in.left[p.Rule]
+	l := in.learns.left[p.Rule]
 	if l == nil {
 		return
 	}
@@ -329,9 +292,9 @@ func (in *intake) depart(p follow.Pupil, key delta.Key, last *object.Object) {
 // that was held back for them.
 func (in *intake) caughtUpWith(u *catchUp) {
 	var held []evaluate.Change
-	if u.resumes && in.resuming != nil {
-		p := in.resuming
-		in.resuming = nil
+	if u.resumes && in.learns.resuming != nil {
+		p := in.learns.resuming
+		in.learns.resuming = nil
 		held = in.held(p)
 	}
 	defer in.informer.Wake() // gauges may be complete
@@ -345,10 +308,11 @@ func (in *intake) caughtUpWith(u *catchUp) {
 			r.memory.see(in.id)
 		}
 		goesOn := func(of *catchUp) bool { return of.Has(p.Rule) }
-		if !slices.ContainsFunc(in.catchUps, goesOn) {
+		if !slices.ContainsFunc(in.learns.catchUps, goesOn) {
 			in.parted(p.Rule)
 		}
-		if u.doubts {
+		doubts := func(of *catchUp) bool { return of.doubts && goesOn(of) }
+		if u.doubts && !slices.ContainsFunc(in.learns.catchUps, doubts) {
 			r.memory.endCatchUp()
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,14 +22,16 @@ import (
 // mortal is a follower of one process. What reaches it once that was killed has not reached anybody.
 type mortal struct {
 	*follower
-	isDead atomic.Bool
+	isDead bool          // guarded by mu
+	copied chan struct{} // closed when the next process has the state
 }
 
 func (m *mortal) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	m.mu.Lock()
-	isDead := m.isDead.Load()
+	isDead := m.isDead
 	m.mu.Unlock()
 	if isDead {
+		<-m.copied
 		return handler.Answer{}, errors.New("killed")
 	}
 	return m.follower.Handle(ctx, ev)
@@ -40,7 +41,7 @@ func (m *mortal) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 func (l *life) kill(m *mortal, stop func()) {
 	l.t.Helper()
 	m.mu.Lock()
-	m.isDead.Store(true)
+	m.isDead = true
 	m.mu.Unlock()
 	killed := filepath.Join(l.t.TempDir(), "killed")
 	copied := fs.ErrNotExist // a file of a store that runs may go meanwhile
@@ -50,6 +51,7 @@ func (l *life) kill(m *mortal, stop func()) {
 	if copied != nil {
 		l.t.Fatal(copied)
 	}
+	close(m.copied)
 	stop()
 	l.dir = killed
 }
@@ -112,7 +114,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		if chance.IntN(4) == 0 {
 			l.server.Expire()
 		}
-		m := &mortal{follower: f}
+		m := &mortal{follower: f, copied: make(chan struct{})}
 		e, stop := l.startWith(manifests(), m)
 		begins := func() {
 			for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); time.Sleep(50 * time.Microsecond) {

@@ -43,17 +43,9 @@ type intake struct {
 	dead      *dispatch.LetterBox
 	moments   *moments // of all intakes
 	// done are the numbers, by rule, up to which another run has told its rounds.
-	done map[int]int64
-	// unseen are the rules that see the informer for the first time and wait for other sources.
-	unseen map[int]bool
-	// left is what rules must learn of informers that they have left. Then resuming is set.
-	left map[int]*left
-	// resuming is what the intake still needs of the cut that it resumes from; nil once the
-	// informer has caught up.
-	resuming  *resuming
-	caughtUp  bool       // CaughtUp was called
+	done      map[int]int64
+	learns    learning   // what rules still have to learn
 	measuring *measuring // nil if it has no gauges
-	catchUps  []*catchUp // of rules that do not follow the informer yet
 	isStepped bool       // a Stepper drives the engine, so nothing comes in turns
 	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
@@ -76,7 +68,7 @@ type present struct{ *intake }
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock, dead: b.dead, moments: b.moments,
-		done: make(map[int]int64), unseen: make(map[int]bool), left: make(map[int]*left),
+		done: make(map[int]int64), learns: newLearning(planned.Resource == secrets),
 		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
@@ -142,8 +134,8 @@ func (in *intake) timetables() (tables []timing.Timetable) {
 func (in *intake) standing(i int) evaluate.Standing {
 	s := evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
-		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
-			in.isDeafNow(i),
+		Deaf: in.learns.isDeaf(i) && !in.rules[i].OnlyInRounds ||
+			in.learns.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
 		RoundsDone: in.done[i],
 	}
@@ -157,12 +149,8 @@ func (in *intake) standing(i int) evaluate.Standing {
 // taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
-	switch o := s.Delta.Object; {
-	case o == nil || len(in.catchUps) == 0:
-	case s.Round != nil:
-		in.catchUpFirst(o)
-	default:
-		in.departFirst(o.Key(), s.Before())
+	if s.Delta.Object != nil {
+		in.turnsBefore(s)
 	}
 	if s.Withdrawn {
 		in.comeAnew()
@@ -188,11 +176,11 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	in.now = in.clock.Now()
 	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: in.now}
 	switch {
-	case in.resuming.isPart(d):
+	case in.learns.resuming.isPart(d):
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
-	case s.Round == nil && in.owesAny(d.Object.Key()):
+	case s.Round == nil && in.learns.owesAny(d.Object.Key()):
 		in.catchUpStep(step, c)
 	default:
 		if in.knowsOwn {
@@ -214,9 +202,9 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		return
 	}
 	if in.record.isSecret {
-		was := func(i int) (inside, ok bool) { return in.wasBehind(i, c.Put) }
+		was := func(i int) (inside, ok bool) { return in.learns.wasBehind(i, c.Put) }
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
-		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
+		c.Inside = append(c.Inside, in.learns.missedBy(c.Put, in.rules)...)
 	}
 	for _, i := range in.timed {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
@@ -255,7 +243,7 @@ func (in *intake) apply(c *evaluate.Change) {
 	if in.mark(c) {
 		in.informer.Wake()
 	}
-	in.record.apply(c, in.resuming)
+	in.record.apply(c, in.learns.resuming)
 }
 
 // offer offers a match to its lane, if it goes on there. If that panics, which only a defect of

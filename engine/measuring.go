@@ -97,9 +97,9 @@ func (in *intake) takeOverGauges(old *measuring, known iter.Seq[*object.Object])
 	}
 	switch {
 	case m == nil:
-	case !in.caughtUp && !isNew:
+	case !in.learns.caughtUp && !isNew:
 		m.keys, m.measured = old.keys, old.measured
-	case !in.caughtUp: // CaughtUp measures all
+	case !in.learns.caughtUp: // CaughtUp measures all
 	case isNew:
 		m.measured = nil
 		for o := range known {
@@ -169,7 +169,7 @@ func (in *intake) measure(o *object.Object, isGone bool, tree any, c *evaluate.C
 
 // hears reports whether a rule has seen an object.
 func (in *intake) hears(rule int, key string) bool {
-	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
+	return !in.learns.isDeaf(rule) && !in.learns.owes(rule, key)
 }
 
 // applyMeasured sets what the object of c contributes.
@@ -255,5 +255,5 @@ func (in *intake) measureSome(
 // hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
 func (in *intake) hearsAll(rule int) bool {
 	return !in.rules[rule].IsTimed() ||
-		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
+		!in.learns.isDeaf(rule) && in.learns.catchUpOf(rule) == nil
 }

@@ -145,7 +145,7 @@ func (o *orphans) hasResumed() bool {
 	for _, in := range o.engine.work().intakes {
 		if slices.Contains(in.rules, r) {
 			in.informer.Visit(func(iter.Seq[*object.Object]) {
-				isResuming = isResuming || in.latest().isCatchingUp()
+				isResuming = isResuming || in.latest().learns.isCatchingUp()
 			})
 		}
 	}

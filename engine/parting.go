@@ -90,10 +90,10 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 		}
 		objects++
 		in, i := e.intakeFor(p.rule, key)
-		l := in.left[i]
+		l := in.learns.left[i]
 		if l == nil {
 			l = newLeft()
-			in.left[i] = l
+			in.learns.left[i] = l
 		}
 		l.Objects[key] = o
 		if !slices.Contains(l.partings, p) {
@@ -136,11 +136,11 @@ func (l *left) begin() {
 // parted ends an intake's part of a rule's partings. It is called within the cut that records that
 // the rule has been told.
 func (in *intake) parted(i int) {
-	l := in.left[i]
+	l := in.learns.left[i]
 	if l == nil {
 		return
 	}
-	delete(in.left, i)
+	delete(in.learns.left, i)
 	for _, p := range l.partings {
 		if p.owed.Add(-1) > 0 {
 			continue

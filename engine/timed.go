@@ -160,7 +160,7 @@ func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]
 	now := in.clock.Now()
 	byID := make(map[string]int, len(in.rules))
 	for i, r := range in.rules {
-		if in.resuming.verdicts[i].Standing == resume.Known {
+		if in.learns.resuming.verdicts[i].Standing == resume.Known {
 			byID[r.id] = i
 		}
 	}
@@ -222,7 +222,7 @@ const (
 // Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
 // long enough, and measures objects for gauges.
 func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
-	if len(in.catchUps) > 0 {
+	if len(in.learns.catchUps) > 0 {
 		again = in.catchUpSome(began, get)
 		began = in.clock.Now()
 	}
