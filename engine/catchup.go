@@ -94,9 +94,15 @@ func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
 	if !source.WaitUntilSettled(ctx, in.informer) {
 		return
 	}
-	for _, r := range held {
-		r.release()
-	}
+	in.informer.Look(func(func(string) *object.Object) {
+		for _, r := range held {
+			r.release()
+		}
+		for _, u := range in.latest().learns.catchUps {
+			u.held = nil
+		}
+	})
+	in.informer.Wake()
 	again := in.clock.Now()
 	for !again.IsZero() && !in.informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns
 		if !rested(ctx, again.Sub(in.clock.Now())) {
@@ -207,6 +213,9 @@ func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Object) (again time.Time) {
 	for len(in.learns.catchUps) > 0 {
 		u := in.learns.catchUps[0]
+		if len(u.held) > 0 { // catchUpSettled wakes
+			return time.Time{}
+		}
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, get(key))
 			if now := in.clock.Now(); now.Sub(began) > in.turn {

@@ -205,7 +205,10 @@ func TestNewRuleGetsNoPartialObjects(t *testing.T) {
 				}
 			}
 			l.server.Fail(nil)
-			for deadline := time.Now().Add(patience); !isQuiet(e.Status()); time.Sleep(time.Millisecond) {
+			isBusy := func() bool {
+				return !isQuiet(e.Status()) || slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
+			}
+			for deadline := time.Now().Add(patience); isBusy(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%+v", e.Status())
 				}
