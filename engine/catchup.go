@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 )
 
 // catchUp has rules of an intake catch up, an object at a time: see package follow. The informer gives
@@ -17,46 +19,12 @@ type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.
 	resumes bool
-	isNow   bool // the step at hand is of an object that is owed
-}
-
-// isCatchingUp reports whether a rule of the intake has not caught up.
-func (in *intake) isCatchingUp() bool { return in.resuming != nil || len(in.catchUps) > 0 }
-
-// catchUpOf returns the catch-up of a rule; nil if it has none.
-func (in *intake) catchUpOf(rule int) *catchUp {
-	for _, u := range in.catchUps {
-		if u.Has(rule) {
-			return u
-		}
-	}
-	return nil
-}
-
-// owes reports whether a rule has not learned of an object.
-func (in *intake) owes(rule int, key string) bool {
-	u := in.catchUpOf(rule)
-	return u != nil && u.Owes(key)
-}
-
-// owesAny reports whether any rule has not learned of an object.
-func (in *intake) owesAny(key string) bool {
-	return slices.ContainsFunc(in.catchUps, func(u *catchUp) bool { return u.Owes(key) })
-}
-
-// isBehind reports whether a rule has not learned what has become of an object in the cut.
-func (in *intake) isBehind(rule int, key string) bool {
-	if in.resuming.isLate(rule) {
-		return true
-	}
-	u := in.catchUpOf(rule)
-	return u != nil && u.resumes && u.Owes(key)
-}
-
-// isDeafNow reports whether a rule catches up, and the step at hand is the turn of its object.
-func (in *intake) isDeafNow(rule int) bool {
-	u := in.catchUpOf(rule)
-	return u != nil && u.isNow
+	// departs says that its rule follows the informer, and only learns what became of the objects that it
+	// had inside in informers that it has left.
+	departs bool
+	held    []*runningRule // until the informer has settled
+	doubts  bool           // the lanes of its rules doubt what they hold until it has ended
+	isNow   bool           // the step at hand is of an object that is owed
 }
 
 // beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys of
@@ -76,57 +44,146 @@ func (in *intake) beginCatchUp(
 			}
 		}
 	}
-	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes}
-	slices.Sort(knew)
-	u.Add(slices.Values(knew))
+	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes, doubts: resumes}
+	u.Add(inOrder(knew, in.isStepped))
 	for _, p := range pupils {
-		u.Add(keysOf(in.left[p.Rule]))
+		u.Add(inOrder(keysOf(in.learns.left[p.Rule]), in.isStepped))
 	}
-	in.catchUps = append(in.catchUps, u)
-	if in.isStepped || resumes && in.resuming.holds {
-		in.catchUpAll(known)
-		return
-	}
+	in.learns.catchUps = append(in.learns.catchUps, u)
+	isAtOnce := in.isStepped || resumes && in.learns.resuming.holds
 	end := in.record.begin()
 	for _, p := range pupils {
-		in.rules[p.Rule].memory.catchUp(in.id)
+		in.learns.left[p.Rule].begin()
+		if !isAtOnce {
+			in.rules[p.Rule].memory.catchUp(in.id)
+		}
 	}
 	end()
+	if isAtOnce {
+		in.catchUpAll(known, u)
+		return
+	}
 	in.informer.Wake()
 }
 
-// keysOf yields the keys of the objects that a rule had inside in informers that it has left, sorted.
-func keysOf(l *left) iter.Seq[string] {
+// beginFollowing has changed rules follow the informer with which the objects of the cut were saved,
+// before any step. They catch up with what they had inside then.
+func (in *intake) beginFollowing(changed []follow.Pupil, objects []*object.Object) {
+	if len(changed) == 0 {
+		return
+	}
+	keys := func(yield func(string) bool) {
+		for _, o := range objects {
+			if !yield(o.Key()) {
+				return
+			}
+		}
+	}
+	u := &catchUp{CatchUp: follow.New(changed, keys), doubts: true}
+	in.learns.catchUps = append(in.learns.catchUps, u) // restore records that
+	for _, p := range changed {
+		u.held = append(u.held, in.rules[p.Rule])
+		in.rules[p.Rule].hold()
+	}
+}
+
+// catchUpSettled ends the hold of changed rules once their informer has settled. If it has nothing to
+// catch up with, and may be forbidden for ever, the objects of the cut get their turns here. It returns
+// early when ctx ends.
+func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
+	if !source.WaitUntilSettled(ctx, in.informer) {
+		return
+	}
+	in.informer.Look(func(func(string) *object.Object) {
+		for _, r := range held {
+			r.release()
+		}
+		for _, u := range in.latest().learns.catchUps {
+			u.held = nil
+		}
+	})
+	in.informer.Wake()
+	again := in.clock.Now()
+	for !again.IsZero() && !in.informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns
+		if !rested(ctx, again.Sub(in.clock.Now())) {
+			return
+		}
+		again = time.Time{}
+		in.informer.Look(func(get func(string) *object.Object) {
+			if is := in.latest(); !is.learns.caughtUp && !is.isDropped {
+				again = is.catchUpSome(is.clock.Now(), get)
+			}
+		})
+	}
+}
+
+// beginDeparting has a rule that follows the informer learn what became of the objects that it had
+// inside in informers that it has left. Those that it is owed already are not among them.
+func (in *intake) beginDeparting(rule int, known iter.Seq[*object.Object], doubts bool) {
+	has := func(o *object.Object) bool {
+		defer in.evaluator.Forget()
+		var reported evaluate.Change // its failures were reported when it came
+		return in.evaluator.IsInside(rule, o, &reported)
+	}
+	owed := in.learns.catchUpOf(rule)
+	keys := keysOf(in.learns.left[rule])
+	if owed != nil {
+		keys = slices.DeleteFunc(keys, owed.Owes)
+	}
+	pupils := []follow.Pupil{{Rule: rule, Knew: follow.Now{Has: has}}}
+	u := &catchUp{CatchUp: follow.New(pupils, inOrder(keys, in.isStepped)), departs: true, doubts: doubts}
+	in.learns.catchUps = append(in.learns.catchUps, u)
+	end := in.record.begin()
+	in.learns.left[rule].begin()
+	end()
+	if in.isStepped {
+		in.catchUpAll(known, u)
+		return
+	}
+	in.informer.Wake()
+}
+
+// keysOf returns the keys of the objects that a rule had inside in informers that it has left.
+func keysOf(l *left) []string {
 	if l == nil {
-		return slices.Values([]string(nil))
+		return nil
 	}
-	var keys []string
-	for key := range l.Objects {
-		keys = append(keys, key.String())
+	keys := make([]string, 0, len(l.Objects))
+	for _, o := range l.Objects {
+		keys = append(keys, o.Key())
 	}
-	slices.Sort(keys)
+	return keys
+}
+
+// inOrder yields keys; sorted if the turns must be the same in each run.
+func inOrder(keys []string, isSorted bool) iter.Seq[string] {
+	if isSorted {
+		slices.Sort(keys)
+	}
 	return slices.Values(keys)
 }
 
-// knew returns an object as a pupil saw it last, and forgets that it had it inside elsewhere. last is
-// the object as the informer had it last, or nil.
-func (in *intake) knew(
-	p follow.Pupil, key delta.Key, last *object.Object,
-) evaluate.Before {
-	l := in.left[p.Rule]
-	if l == nil {
-		return p.Before(key, last, nil)
+// turnsBefore gives the object of a step the turns that come before the step: all of them before that of a
+// round, and otherwise those of rules that follow the informer.
+func (in *intake) turnsBefore(s source.Step) {
+	last := s.Before()
+	if s.Round != nil {
+		last = s.Delta.Object
 	}
-	defer delete(l.Objects, key)
-	return p.Before(key, last, &l.Inside)
+	for _, u := range in.learns.catchUps {
+		if key := s.Delta.Object.Key(); u.Owes(key) && (u.departs || s.Round != nil) {
+			u.Took(key)
+			in.takeTurn(u, key, last)
+		}
+	}
 }
 
 // catchUpStep adds to c what a step does whose object is owed: it is the object's turn.
 func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 	key := s.Delta.Object.Key()
 	var owing []*catchUp
-	for _, u := range in.catchUps {
-		if u.Owes(key) {
+	for _, u := range in.learns.catchUps {
+		if u.Owes(key) && !u.departs {
 			u.isNow = true
 			owing = append(owing, u)
 		}
@@ -140,102 +197,70 @@ func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 		u.isNow = false
 		u.Took(key)
 		for _, p := range u.Pupils {
-			before := in.knew(p, s.Delta.Key(), last)
+			before := in.learns.knew(p, s.Delta.Key(), last)
 			if s.Delta.Type == delta.Deleted {
-				in.gone(p.Rule, before, s, c)
+				in.evaluator.Gone(p.Rule, before, s, in.isSecret(), c)
 			} else {
-				in.differ(p.Rule, before, s, c)
+				in.evaluator.Compare(p.Rule, before, s, in.isSecret(), c)
 			}
 		}
 	}
 	in.evaluator.Forget()
 }
 
-// differ adds to c what a rule must learn of an object that it last saw as before.
-func (in *intake) differ(
-	i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change,
-) {
-	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
-		if before.Inside {
-			in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
-		}
-		before = evaluate.Before{}
-	}
-	in.evaluator.Compare(i, before, s, in.isSecret(), c)
-}
-
-// gone adds to c what a rule must learn of an object that it last saw as before, and that is gone. The
-// step has the object's last state.
-func (in *intake) gone(i int, before evaluate.Before, s evaluate.Step, c *evaluate.Change) {
-	last := s.Delta.Object
-	in.evaluator.Unwait(i, last, c)
-	switch {
-	case !before.Inside:
-	case before.Object.UID() != last.UID():
-		in.evaluator.Depart(i, before.Object, s.Now, in.isSecret(), c)
-	default:
-		in.evaluator.Depart(i, last, s.Now, false, c)
-	}
-}
-
-// catchUpFirst gives an object its turn if it is owed, before a round has it.
-func (in *intake) catchUpFirst(o *object.Object) {
-	for _, u := range in.catchUps {
-		if key := o.Key(); u.Owes(key) {
-			u.Took(key)
-			in.takeTurn(u, key, o)
-		}
-	}
-}
-
 // catchUpSome gives some objects their turns, and returns when to go on; the zero time means that all
 // rules have caught up.
 func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Object) (again time.Time) {
-	for len(in.catchUps) > 0 {
-		u := in.catchUps[0]
+	for len(in.learns.catchUps) > 0 {
+		u := in.learns.catchUps[0]
+		if len(u.held) > 0 { // catchUpSettled wakes
+			return time.Time{}
+		}
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, get(key))
 			if now := in.clock.Now(); now.Sub(began) > in.turn {
 				return now.Add(lull * now.Sub(began))
 			}
 		}
-		in.catchUps = slices.Delete(in.catchUps, 0, 1) // which keeps nothing of it
+		in.learns.catchUps = slices.Delete(in.learns.catchUps, 0, 1) // which keeps nothing of it
 		in.caughtUpWith(u)
 	}
 	return time.Time{}
 }
 
-// catchUpAll gives all objects their turns at once: known are those that the informer has.
-func (in *intake) catchUpAll(known iter.Seq[*object.Object]) {
-	if len(in.catchUps) == 0 {
+// catchUpAll gives all objects of some catch-ups their turns at once: known are those that the informer
+// has.
+func (in *intake) catchUpAll(known iter.Seq[*object.Object], all ...*catchUp) {
+	if len(all) == 0 {
 		return
 	}
 	there := make(map[string]*object.Object)
 	for o := range known {
 		there[o.Key()] = o
 	}
-	for _, u := range in.catchUps {
+	for _, u := range all {
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, there[key])
 		}
-	}
-	ended := in.catchUps
-	in.catchUps = nil
-	for _, u := range ended {
+		in.learns.catchUps = slices.DeleteFunc(in.learns.catchUps, func(of *catchUp) bool { return of == u })
 		in.caughtUpWith(u)
 	}
 }
 
 // takeTurn gives an object its turn, between two steps. o is nil if it is gone.
 func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
-	if o == nil {
+	switch {
+	case u.departs:
+		in.depart(u.Pupils[0], delta.ParseKey(key), o)
+		return
+	case o == nil:
 		in.turnOfGone(u, key)
 		return
 	}
 	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
 		for _, p := range u.Pupils {
-			before := in.knew(p, s.Delta.Key(), o)
-			in.differ(p.Rule, before, s, c)
+			before := in.learns.knew(p, s.Delta.Key(), o)
+			in.evaluator.Compare(p.Rule, before, s, in.isSecret(), c)
 		}
 		if in.isSecret() { // who has it inside stands beside its record
 			in.note(s.Delta, c)
@@ -246,7 +271,7 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 // turnOfGone gives an object its turn that is gone: the rules that had it inside learn that.
 func (in *intake) turnOfGone(u *catchUp, key string) {
 	for _, p := range u.Pupils {
-		before := in.knew(p, delta.ParseKey(key), nil)
+		before := in.learns.knew(p, delta.ParseKey(key), nil)
 		if !before.Inside {
 			continue
 		}
@@ -256,13 +281,29 @@ func (in *intake) turnOfGone(u *catchUp, key string) {
 	}
 }
 
+// depart gives an object its turn for a rule that follows the informer. last is the object as the rule
+// knows it from there, or nil.
+func (in *intake) depart(p follow.Pupil, key delta.Key, last *object.Object) {
+	l := in.learns.left[p.Rule]
+	if l == nil {
+		return
+	}
+	gone := p.Departed(key, last, &l.Inside)
+	delete(l.Objects, key)
+	if gone != nil {
+		in.tell(gone, func(s evaluate.Step, c *evaluate.Change) {
+			in.evaluator.Depart(p.Rule, gone, s.Now, in.isSecret(), c)
+		})
+	}
+}
+
 // caughtUpWith records that the rules of a catch-up follow the informer, in one cut with everything
 // that was held back for them.
 func (in *intake) caughtUpWith(u *catchUp) {
 	var held []evaluate.Change
-	if u.resumes && in.resuming != nil {
-		p := in.resuming
-		in.resuming = nil
+	if u.resumes && in.learns.resuming != nil {
+		p := in.learns.resuming
+		in.learns.resuming = nil
 		held = in.held(p)
 	}
 	defer in.informer.Wake() // gauges may be complete
@@ -272,9 +313,15 @@ func (in *intake) caughtUpWith(u *catchUp) {
 	}
 	for _, p := range u.Pupils {
 		r := in.rules[p.Rule]
-		r.memory.see(in.id)
-		in.parted(p.Rule)
-		if u.resumes {
+		if !u.departs {
+			r.memory.see(in.id)
+		}
+		goesOn := func(of *catchUp) bool { return of.Has(p.Rule) }
+		if !slices.ContainsFunc(in.learns.catchUps, goesOn) {
+			in.parted(p.Rule)
+		}
+		doubts := func(of *catchUp) bool { return of.doubts && goesOn(of) }
+		if u.doubts && !slices.ContainsFunc(in.learns.catchUps, doubts) {
 			r.memory.endCatchUp()
 		}
 	}

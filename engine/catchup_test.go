@@ -32,7 +32,7 @@ func catchingUp(t *testing.T, do func(l *life, in *intake, get map[string]*objec
 		do(l, in, get)
 	})
 	l.holds("the rule has caught up", func() (is bool) {
-		in.informer.Visit(func(iter.Seq[*object.Object]) { is = !in.isCatchingUp() })
+		in.informer.Visit(func(iter.Seq[*object.Object]) { is = !in.learns.isCatchingUp() })
 		return is
 	})
 	l.quiet(e)

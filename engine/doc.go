@@ -14,7 +14,8 @@
 // An intake takes the steps of one informer and commits their changes (intake.go). With a state, a
 // restart resumes from the last cut: package resume decides what the cut means for each rule
 // (restore.go, resuming.go). A rule that looks into other sources waits until those have settled
-// (waiting.go). A rule that has missed steps catches up, as package follow describes (catchup.go). What is attached to an event is looked up when it is handed over, and never kept.
+// (waiting.go). A rule that has missed steps catches up, as package follow describes (learning.go,
+// catchup.go). What is attached to an event is looked up when it is handed over, and never kept.
 //
 // The engine knows handlers by the interface [Handler]. Whether a process stands behind one is not
 // its business. It counts and logs expressions that fail, each message at most once a minute per

@@ -166,9 +166,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := e.write(ctx)
 	if err == nil {
 		e.restored.Store(true)
-		for _, in := range e.changed() {
-			in.tellChanged()
-		}
 		undelivered = e.follow(ctx)
 	}
 	e.ended.Store(true)
@@ -206,10 +203,10 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 	}
 }
 
-// changed returns the intakes with rules whose where has changed since the state was saved.
+// changed returns the intakes with rules that catch up from the first step on, before any step.
 func (e *Engine) changed() (out []*intake) {
 	for _, in := range e.work().intakes {
-		if in.resuming != nil && len(in.resuming.changed) > 0 {
+		if len(in.learns.catchUps) > 0 {
 			out = append(out, in)
 		}
 	}
@@ -222,8 +219,8 @@ func (e *Engine) follow(ctx context.Context) (undelivered int) {
 	e.reloading.Lock()
 	wait := e.tasks.begin(ctx)
 	for _, in := range e.changed() {
-		changed := in.resuming.changed
-		e.tasks.start(func(ctx context.Context) { in.release(ctx, changed) })
+		held := in.learns.catchUps[0].held
+		e.tasks.start(func(ctx context.Context) { in.catchUpSettled(ctx, held) })
 	}
 	// Start is called here, so that Run starts no informer that a Reload has not configured yet.
 	e.informers.Start()

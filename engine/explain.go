@@ -90,7 +90,7 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 				return
 			}
 			o := get(name)
-			isPart := o != nil && in.resuming != nil && in.resuming.parts[key] == o
+			isPart := o != nil && in.learns.resuming != nil && in.learns.resuming.parts[key] == o
 			switch state, why := in.informer.State(); {
 			case isPart, in.standing(i).Deaf, o == nil && !in.informer.HasSynced():
 				k.reason = strings.TrimSuffix(fmt.Sprintf("its source is %s: %s", state, why), ": ")

@@ -38,16 +38,8 @@ type intake struct {
 	record    *record   // nil keeps no record
 	// Rounds implements the part of source.Consumer that is about rounds.
 	*rounds.Rounds
-	// unseen are the rules that see the informer for the first time and wait for other sources.
-	unseen map[int]bool
-	// left is what rules must learn of informers that they have left. Then resuming is set.
-	left map[int]*left
-	// resuming is what the intake still needs of the cut that it resumes from; nil once the
-	// informer has caught up.
-	resuming  *resuming
-	caughtUp  bool        // CaughtUp was called
+	learns    learning    // what rules still have to learn
 	gauges    *gauges.Set // nil if it has none
-	catchUps  []*catchUp  // of rules that do not follow the informer yet
 	isStepped bool        // a Stepper drives the engine, so nothing comes in turns
 	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
@@ -70,8 +62,8 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock,
 		offering: offering{clock: b.clock, dead: b.dead},
-		unseen:   make(map[int]bool), left: make(map[int]*left),
-		before: before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
+		learns:   newLearning(planned.Resource == secrets),
+		before:   before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
@@ -113,8 +105,8 @@ func (in *intake) bind(rules []*runningRule) {
 func (in *intake) standing(i int) evaluate.Standing {
 	return evaluate.Standing{
 		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
-		Deaf: (in.unseen[i] || in.resuming.isLate(i)) && !in.rules[i].OnlyInRounds ||
-			in.isDeafNow(i),
+		Deaf: in.learns.isDeaf(i) && !in.rules[i].OnlyInRounds ||
+			in.learns.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
 		RoundsDone: in.Done(i),
 		Marks:      in.waits.Marks(i),
@@ -123,21 +115,21 @@ func (in *intake) standing(i int) evaluate.Standing {
 
 // hears reports whether a rule has seen an object.
 func (in *intake) hears(rule int, key string) bool {
-	return !in.unseen[rule] && !in.resuming.isLate(rule) && !in.owes(rule, key)
+	return !in.learns.isDeaf(rule) && !in.learns.owes(rule, key)
 }
 
 // hearsAll reports whether a rule decides by time over all objects of the informer, or not by time.
 func (in *intake) hearsAll(rule int) bool {
 	return !in.rules[rule].IsTimed() ||
-		!in.unseen[rule] && !in.resuming.isLate(rule) && in.catchUpOf(rule) == nil
+		!in.learns.isDeaf(rule) && in.learns.catchUpOf(rule) == nil
 }
 
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
 // taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
-	if s.Round != nil {
-		in.catchUpFirst(s.Delta.Object)
+	if s.Delta.Object != nil {
+		in.turnsBefore(s)
 	}
 	if s.Withdrawn {
 		in.comeAnew()
@@ -163,11 +155,11 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	now := in.offering.begin()
 	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: now}
 	switch {
-	case in.resuming.isPart(d):
+	case in.learns.resuming.isPart(d):
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
-	case s.Round == nil && in.owesAny(d.Object.Key()):
+	case s.Round == nil && in.learns.owesAny(d.Object.Key()):
 		in.catchUpStep(step, c)
 	default:
 		if in.offering.knowsOwn {
@@ -189,9 +181,9 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 		return
 	}
 	if in.record.isSecret {
-		was := func(i int) (inside, ok bool) { return in.wasBehind(i, c.Put) }
+		was := func(i int) (inside, ok bool) { return in.learns.wasBehind(i, c.Put) }
 		c.Inside = in.evaluator.Inside(c.Put, c, was)
-		c.Inside = append(c.Inside, in.missedBy(c.Put)...)
+		c.Inside = append(c.Inside, in.learns.missedBy(c.Put, in.rules)...)
 	}
 	for _, i := range in.waits.Timed() {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
@@ -225,7 +217,7 @@ func (in *intake) apply(c *evaluate.Change) {
 	if in.waits.Apply(c.Waits) {
 		in.informer.Wake()
 	}
-	in.record.apply(c, in.resuming)
+	in.record.apply(c, in.learns.resuming)
 }
 
 // tell evaluates an object for some rules, and commits the change. evaluate adds to the change what
@@ -262,7 +254,7 @@ const (
 // Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
 // long enough, and measures objects for gauges.
 func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
-	if len(in.catchUps) > 0 {
+	if len(in.learns.catchUps) > 0 {
 		again = in.catchUpSome(began, get)
 		began = in.clock.Now()
 	}

@@ -72,6 +72,17 @@ func (m *memory) catchUp(informer string) {
 	m.put()
 }
 
+// leave records that the rule begins to learn what became of the objects of an informer that it has
+// left. It is called within a cut.
+func (m *memory) leave(informer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was, hasSeen := m.seen[informer]; hasSeen {
+		m.remember(informer, resume.Leaving(was))
+		m.put()
+	}
+}
+
 // become makes the memory that of the rule with another where.
 func (m *memory) become(where string) {
 	m.mu.Lock()

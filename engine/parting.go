@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 	"sync/atomic"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
@@ -92,10 +90,10 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 		}
 		objects++
 		in, i := e.intakeFor(p.rule, key)
-		l := in.left[i]
+		l := in.learns.left[i]
 		if l == nil {
 			l = newLeft()
-			in.left[i] = l
+			in.learns.left[i] = l
 		}
 		l.Objects[key] = o
 		if !slices.Contains(l.partings, p) {
@@ -125,49 +123,24 @@ func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule i
 	return found, rule
 }
 
-// departed adds to c the objects of left informers that have ceased to be inside for a rule, which
-// has followed this informer meanwhile. now has what the informer knows.
-func (in *intake) departed(i int, now map[delta.Key]*object.Object) {
-	for _, last := range slices.SortedFunc(maps.Values(in.left[i].Objects), byKey) {
-		key := keyOf(last)
-		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
-			if is := now[key]; is != nil && in.evaluator.IsInside(i, is, c) {
-				return
-			}
-			in.evaluator.Depart(i, last, s.Now, in.isSecret(), c)
-		})
+// begin records that a rule begins to learn of the partings. It is called within a cut.
+func (l *left) begin() {
+	if l == nil {
+		return
 	}
-}
-
-// departedEarly is departed for a rule that catches up, about the objects that have had their turn.
-func (in *intake) departedEarly(i int, u *catchUp, now map[delta.Key]*object.Object) {
-	l := in.left[i]
-	for _, last := range slices.SortedFunc(maps.Values(l.Objects), byKey) {
-		key := keyOf(last)
-		if u.Owes(last.Key()) {
-			continue
-		}
-		delete(l.Objects, key)
-		if is := now[key]; is != nil {
-			in.tell(is, func(s evaluate.Step, c *evaluate.Change) {
-				in.differ(i, evaluate.Before{Object: last, Inside: true}, s, c)
-			})
-			continue
-		}
-		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
-			in.evaluator.Depart(i, last, s.Now, in.isSecret(), c)
-		})
+	for _, p := range l.partings {
+		p.rule.memory.leave(p.from.id)
 	}
 }
 
 // parted ends an intake's part of a rule's partings. It is called within the cut that records that
 // the rule has been told.
 func (in *intake) parted(i int) {
-	l := in.left[i]
+	l := in.learns.left[i]
 	if l == nil {
 		return
 	}
-	delete(in.left, i)
+	delete(in.learns.left, i)
 	for _, p := range l.partings {
 		if p.owed.Add(-1) > 0 {
 			continue

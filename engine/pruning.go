@@ -128,7 +128,7 @@ func isHeld(w *work, r *runningRule) bool {
 	for _, in := range w.intakes {
 		if slices.Contains(in.rules, r) {
 			in.informer.Look(func(func(string) *object.Object) {
-				isHeld = isHeld || in.latest().isCatchingUp()
+				isHeld = isHeld || in.latest().learns.isCatchingUp()
 			})
 		}
 	}

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
-	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
 
@@ -110,7 +108,7 @@ type reload struct {
 // awaitFollowing returns when all rules have caught up that began to.
 func (w *work) awaitFollowing(ctx context.Context) error {
 	for _, in := range w.intakes {
-		for in.catchesUp() {
+		for in.hasCaughtUp() && in.catchesUp() {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
@@ -123,7 +121,7 @@ func (w *work) awaitFollowing(ctx context.Context) error {
 
 // catchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
 func (in *intake) catchesUp() (is bool) {
-	in.informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().catchUps) > 0 })
+	in.informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
 	return is
 }
 
@@ -194,9 +192,7 @@ func (r *reload) prepare(ctx context.Context) error {
 // awaitCaughtUp returns when the intake's informer has caught up.
 func (in *intake) awaitCaughtUp(ctx context.Context) error {
 	for {
-		var is bool
-		in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.caughtUp })
-		if is {
+		if in.hasCaughtUp() {
 			return nil
 		}
 		select {
@@ -206,6 +202,12 @@ func (in *intake) awaitCaughtUp(ctx context.Context) error {
 			return fmt.Errorf("%v is %v %s: %w", in.informer.Selection(), state, reason, context.Cause(ctx))
 		}
 	}
+}
+
+// hasCaughtUp reports whether the intake's informer has caught up. It may be called at any time.
+func (in *intake) hasCaughtUp() (is bool) {
+	in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().learns.caughtUp })
+	return is
 }
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
@@ -247,7 +249,7 @@ func (r *reload) carryOut() {
 	}
 	for _, in := range r.dropped {
 		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
-			in.catchUpAll(known)
+			in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
 			r.leave(in, nil, known)
 			in.isDropped = true
 		})
@@ -393,7 +395,13 @@ func (r *reload) note(rule *runningRule) {
 func (r *reload) replace(in *intake) {
 	old := in.before
 	in.informer.Replace(in, in.planned.View, func(known iter.Seq[*object.Object]) {
-		old.catchUpAll(known)
+		var ends []*catchUp
+		for _, u := range old.learns.catchUps {
+			if old.learns.caughtUp || !carries(in.rules, old.rules, u) {
+				ends = append(ends, u)
+			}
+		}
+		old.catchUpAll(known, ends...)
 		r.leave(old, in, known)
 		in.takeOver(known)
 	}, in.Timetables()...)
@@ -418,11 +426,11 @@ func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 		if is == nil || is.before != was || in != nil && slices.Contains(in.rules, is) {
 			continue
 		}
-		if l := old.left[j]; l != nil && len(l.Objects) > 0 {
+		if l := old.learns.left[j]; l != nil && len(l.Objects) > 0 {
 			inside := slices.Collect(maps.Values(l.Objects))
 			r.departures = append(r.departures, departure{is, old, inside, l.partings})
 		}
-		if old.unseen[j] || old.resuming.isLate(j) {
+		if old.learns.isDeaf(j) {
 			continue // it was told nothing
 		}
 		gone := departure{rule: is, from: old}
@@ -438,7 +446,7 @@ func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 		}
 	}
 	if in == nil {
-		clear(old.unseen) // nobody is told of it when what a rule waits for has settled
+		clear(old.learns.unseen) // nobody is told of it when what a rule waits for has settled
 	}
 }
 
@@ -490,49 +498,23 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 // they have left. It is called between two steps.
 func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 	for i, l := range all {
-		if more := in.left[i]; more != nil { // of an earlier reload
+		if more := in.learns.left[i]; more != nil { // of an earlier reload
 			maps.Copy(l.Objects, more.Objects)
 			l.partings = append(l.partings, more.partings...)
 		}
-		in.left[i] = l
+		in.learns.left[i] = l
 	}
-	if !in.caughtUp { // CaughtUp tells
+	if !in.learns.caughtUp { // CaughtUp tells
 		for i := range all {
-			in.makeLate(i)
+			in.learns.makeLate(i)
 		}
 		return
 	}
-	there := make(map[delta.Key]*object.Object)
-	for o := range known {
-		there[keyOf(o)] = o
-	}
-	var now []int // the others learn that with the rest
 	for i := range all {
-		switch u := in.catchUpOf(i); {
-		case in.unseen[i]:
-		case u != nil:
-			in.departedEarly(i, u, there)
-		default:
-			in.departed(i, there)
-			now = append(now, i)
+		if !in.learns.unseen[i] { // otherwise it learns that with the rest
+			in.beginDeparting(i, known, false)
 		}
 	}
-	defer in.record.begin()()
-	for _, i := range now {
-		in.parted(i)
-	}
-}
-
-// makeLate makes a rule hear of the informer's objects once that has caught up.
-func (in *intake) makeLate(i int) {
-	if in.resuming == nil {
-		in.resuming = &resuming{
-			verdicts: make([]resume.Verdict, len(in.rules)), isSecret: in.isSecret(), isNew: true,
-			changed: make(map[int]bool), late: make(map[int]bool),
-			heldObjects: make(map[delta.Key]*object.Object),
-		}
-	}
-	in.resuming.late[i] = true
 }
 
 // begin begins the intake of a new informer.
@@ -544,7 +526,7 @@ func (r *reload) begin(in *intake) {
 		in.record = r.newRecord(in.planned, in.informer)
 		for i, rule := range in.rules {
 			// otherwise release or CaughtUp records it
-			if !in.unseen[i] && !in.resuming.isLate(i) {
+			if !in.learns.isDeaf(i) {
 				rule.memory.see(in.id)
 			}
 		}
@@ -561,7 +543,7 @@ func (r *reload) begin(in *intake) {
 func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	old := in.before
 	in.before, in.present.intake = nil, in
-	in.caughtUp = old.caughtUp
+	in.learns.caughtUp = old.learns.caughtUp
 	from := make(map[int]int) // rules that go on, by their indexes: from which in old
 	var pupils []follow.Pupil
 	for i, r := range in.rules {
@@ -573,65 +555,44 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			in.Rounds.Carry(i, old.Rounds, j)
 		}
 		switch {
-		case j >= 0 && (old.rules[j] == r || isSame && !old.unseen[j]):
+		case j >= 0 && (old.rules[j] == r || isSame && !old.learns.unseen[j]):
 			from[i] = j
 			in.carry(i, old, j)
-		case j >= 0 && !old.unseen[j]:
-			delete(in.unseen, i) // if it waits for others, it hears all the same, undecided
+		case j >= 0 && !old.learns.unseen[j]:
+			delete(in.learns.unseen, i) // if it waits for others, it hears all the same, undecided
 			has := func(o *object.Object) bool {
 				defer old.evaluator.Forget()
 				var reported evaluate.Change // its failures were reported when it came
 				return old.evaluator.IsInside(j, o, &reported)
 			}
 			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
-		case in.unseen[i]: // it is told when what it looks into has settled
-		case in.caughtUp:
+		case in.learns.unseen[i]: // it is told when what it looks into has settled
+		case in.learns.caughtUp:
 			pupils = append(pupils, follow.Pupil{Rule: i})
 		default:
-			in.makeLate(i)
+			in.learns.makeLate(i)
 		}
 	}
-	in.carryResuming(old.resuming, from)
+	in.learns.carryResuming(old.learns.resuming, from)
+	for _, u := range old.learns.catchUps { // which the informer has not begun
+		u.Renumber(func(j int) int { return successor(in.rules, old.rules[j]) })
+		in.learns.catchUps = append(in.learns.catchUps, u)
+	}
 	in.waits.Succeed(&old.waits)
-	in.gauges.TakeOver(old.gauges, known, in.caughtUp)
+	in.gauges.TakeOver(old.gauges, known, in.learns.caughtUp)
 	in.beginCatchUp(pupils, known, nil, false)
 }
 
 // carry takes up what old knows of its rule j, which is the rule i of in.
 func (in *intake) carry(i int, old *intake, j int) {
 	switch {
-	case old.unseen[j]:
-		in.unseen[i] = true
+	case old.learns.unseen[j]:
+		in.learns.unseen[i] = true
 	default:
-		delete(in.unseen, i) // it waits for others, but has seen this informer
+		delete(in.learns.unseen, i) // it waits for others, but has seen this informer
 	}
-	if l := old.left[j]; l != nil {
-		in.left[i] = l
+	if l := old.learns.left[j]; l != nil {
+		in.learns.left[i] = l
 	}
 	in.waits.Carry(i, &old.waits, j)
-}
-
-// carryResuming takes up what the intake before still needs of the cut that it resumes from. from
-// has the rules that go on.
-func (in *intake) carryResuming(p *resuming, from map[int]int) {
-	if p == nil {
-		return
-	}
-	late := map[int]bool{}
-	if in.resuming != nil {
-		late = in.resuming.late
-	}
-	next := *p
-	next.verdicts = make([]resume.Verdict, len(in.rules))
-	next.changed, next.late = make(map[int]bool), late
-	for i, j := range from {
-		next.verdicts[i] = p.verdicts[j]
-		if p.changed[j] {
-			next.changed[i] = true
-		}
-		if p.late[j] {
-			next.late[i] = true
-		}
-	}
-	in.resuming = &next
 }

@@ -191,12 +191,17 @@ func (e *Engine) resume(from loaded) {
 	}
 	end = e.begin()
 	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
-		if in.resuming != nil && !in.resuming.isNew {
+		for _, u := range in.learns.catchUps {
+			for _, p := range u.Pupils {
+				in.rules[p.Rule].memory.catchUp(in.id)
+			}
+		}
+		if in.learns.resuming != nil && !in.learns.resuming.isNew {
 			continue
 		}
 		for i, r := range in.rules {
 			// otherwise release or CaughtUp records it
-			if !in.unseen[i] && !in.resuming.isLate(i) {
+			if !in.learns.isDeaf(i) {
 				r.memory.see(in.id)
 			}
 		}

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"context"
 	"iter"
+	"slices"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
@@ -18,17 +18,16 @@ import (
 // [resume.Decide]. A nil resuming has nothing
 // left to do. It has many fields because rules, objects and what is held back meet here.
 //
-// Rules that are New or Changed see the resulting differences in one of two ways:
+// Rules that are New or Changed catch up, in one of two ways:
 //
-//   - changed rules see them at once, if the cut holds whole objects. Their lanes hold the changes
-//     undecided until their source has settled.
+//   - changed rules follow the informer from the first step on, if the cut holds whole objects. What
+//     they have not learned by a step of the object, they learn in turns once the informer has settled.
+//     Until then their lanes hold what they learn undecided, merged with later changes.
 //   - late rules catch up once the informer has: see catchUp. New rules are late, and so are Changed
 //     rules if the cut holds only parts of objects. If the cut has nothing of the informer, only
 //     rules that have left another one are late; the others see all objects as they come.
 type resuming struct {
-	verdicts []resume.Verdict // by rule
-	whole    []*object.Object // in the cut, until tellChanged; nil if no rule needs them
-	changed  map[int]bool
+	verdicts map[int]resume.Verdict // by rule
 	late     map[int]bool
 	isSecret bool
 	isNew    bool // the cut has nothing of the informer
@@ -57,27 +56,28 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
-	if isNew && len(in.left) == 0 {
+	if isNew && len(in.learns.left) == 0 {
 		return
 	}
 	isWhole := covers(snapshot.Kept, in.record.keep)
 	isPartial := in.record.isSecret || !isWhole
 	p := &resuming{
-		verdicts: make([]resume.Verdict, len(in.rules)),
-		changed:  make(map[int]bool), late: make(map[int]bool),
+		verdicts: make(map[int]resume.Verdict),
+		late:     make(map[int]bool),
 		isSecret: in.record.isSecret, isNew: isNew,
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
+	var changed []follow.Pupil
 	for i, r := range in.rules {
 		v := decision.At(r.id, in.id)
-		if in.unseen[i] && (isNew || !v.Recorded) {
+		if in.learns.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
 		}
 		if isNew {
-			p.late[i] = in.left[i] != nil
+			p.late[i] = in.learns.left[i] != nil
 			continue
 		}
-		delete(in.unseen, i)
+		delete(in.learns.unseen, i)
 		p.verdicts[i] = v
 		if v.Recorded {
 			r.memory.know(in.id, v.Where)
@@ -89,18 +89,20 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		case isPartial:
 			p.late[i], p.holds, p.holdsPosition = true, true, !isWhole
 		default:
-			p.changed[i] = true
-			p.whole = snapshot.Objects
-			r.hold()
+			has := func(o *object.Object) bool {
+				return v.Before.Has(o, false, snapshot.Inside[keyOf(o)])
+			}
+			changed = append(changed, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
 		}
 	}
+	in.beginFollowing(changed, snapshot.Objects)
 	if isPartial {
 		p.parts = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
 			p.parts[keyOf(o)] = o
 		}
 	}
-	in.resuming = p
+	in.learns.resuming = p
 	if isNew {
 		return
 	}
@@ -138,31 +140,6 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	}
 	inside := p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])
 	return evaluate.Before{Object: o, Inside: inside}
-}
-
-// wasBehind answers for a rule that has seen the informer and is behind. It returns whether the rule
-// had the object inside when it last saw the object. For all other rules ok is false.
-func (in *intake) wasBehind(i int, o *object.Object) (inside, ok bool) {
-	if !in.isBehind(i, o.Key()) || !in.resuming.verdicts[i].Before.Seen() {
-		return false, false
-	}
-	return in.resuming.before(i, o).Inside, true
-}
-
-// missedBy returns the marks to record beside a Secret for rules that have seen the informer, because
-// they are behind and have not seen its change. If this run ends before they do, another run shows
-// them the change.
-func (in *intake) missedBy(o *object.Object) (names []string) {
-	p := in.resuming
-	if p == nil || !p.isSecret {
-		return nil
-	}
-	for i, r := range in.rules {
-		if in.isBehind(i, o.Key()) && p.verdicts[i].Before.Seen() {
-			names = append(names, resume.Missed(r.id))
-		}
-	}
-	return names
 }
 
 // hold keeps an object's new state if late rules must see the difference. It reports whether the
@@ -207,8 +184,8 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 			continue
 		}
 		in.evaluator.Unwait(i, last, c)
-		if in.resuming.before(i, last).Inside {
-			in.evaluator.Depart(i, last, s.Now, in.resuming.isSecret, c)
+		if in.learns.resuming.before(i, last).Inside {
+			in.evaluator.Depart(i, last, s.Now, in.learns.resuming.isSecret, c)
 		}
 	}
 	in.evaluator.Forget()
@@ -218,71 +195,35 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 // only a part. A rule sees nothing if the object has not changed since the rule last saw it.
 func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
 	isSame := s.Delta.Object.ResourceVersion() == part.ResourceVersion()
-	names := in.resuming.inside[keyOf(part)]
+	names := in.learns.resuming.inside[keyOf(part)]
 	in.evaluator.Remember(s.Delta.Object, s.Tree)
 	for i := range in.rules {
-		if isSame && !in.resuming.verdicts[i].Before.HasMissed(names) || in.standing(i).Deaf {
+		if isSame && !in.learns.resuming.verdicts[i].Before.HasMissed(names) || in.standing(i).Deaf {
 			continue
 		}
-		in.compare(i, part, s, c)
+		before := in.learns.resuming.before(i, part)
+		in.evaluator.Compare(i, before, s, in.isSecret(), c)
 	}
 	in.evaluator.Forget()
-}
-
-// compare adds to c what a rule sees of an object that was in the cut as before. before is nil if
-// the object was not in the cut.
-func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
-	p := in.resuming
-	in.evaluator.Compare(i, p.before(i, before), s, p.isSecret, c)
-}
-
-// tellChanged shows changed rules the difference that their new where makes to the objects in the
-// cut. From then on they see every step. It must be called before any step. Their lanes hold the
-// resulting changes undecided until release, merged with later changes.
-func (in *intake) tellChanged() {
-	p := in.resuming
-	for _, o := range p.whole {
-		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-			for i := range in.rules {
-				if p.changed[i] {
-					in.compare(i, o, s, c)
-				}
-			}
-		})
-	}
-	p.whole = nil
-	defer in.record.begin()()
-	for i := range p.changed {
-		in.rules[i].memory.see(in.id)
-	}
-}
-
-// release ends the hold of changed rules once their informer has settled. It returns early when ctx
-// ends.
-func (in *intake) release(ctx context.Context, changed map[int]bool) {
-	if source.WaitUntilSettled(ctx, in.informer) {
-		for i, r := range in.rules {
-			if changed[i] {
-				r.release()
-			}
-		}
-	}
 }
 
 // CaughtUp implements source.Consumer. Late rules begin to catch up. What was held back for them is
 // recorded when they have.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
-	in.caughtUp = true
+	in.learns.caughtUp = true
 	in.gauges.CaughtUp(known)
-	p := in.resuming
+	if in.isStepped {
+		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
+	}
+	p := in.learns.resuming
 	late := func(i int) bool { return p.isLate(i) }
-	in.departAll(known, func(i int) bool { return !late(i) })
+	departs := func(i int) bool { return in.learns.left[i] != nil && !in.learns.unseen[i] && !late(i) }
 	var pupils []follow.Pupil
 	var knew []string
 	var held []evaluate.Change
 	if p != nil {
-		if pupils = in.pupils(p); len(pupils) == 0 {
-			in.resuming = nil
+		if pupils = in.learns.pupils(); len(pupils) == 0 {
+			in.learns.resuming = nil
 			held = in.held(p)
 		}
 		for key := range p.parts {
@@ -294,48 +235,23 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 		in.record.apply(&held[i], nil)
 	}
 	for i, r := range in.rules {
-		if late(i) {
-			continue
-		}
-		r.memory.endCatchUp()
-		if !in.unseen[i] {
-			in.parted(i)
+		if !late(i) && !departs(i) && in.learns.catchUpOf(i) == nil {
+			r.memory.endCatchUp()
 		}
 	}
 	end()
+	var departing []int
+	for i := range in.rules {
+		if departs(i) {
+			departing = append(departing, i)
+		}
+	}
 	if p != nil {
 		clear(p.late)
 	}
 	in.beginCatchUp(pupils, known, knew, true)
-}
-
-// pupils returns the late rules, with what they knew of the objects in the cut.
-func (in *intake) pupils(p *resuming) (pupils []follow.Pupil) {
-	for i := range in.rules {
-		if p.late[i] {
-			has := func(o *object.Object) bool { return p.before(i, o).Inside }
-			pupils = append(pupils, follow.Pupil{
-				Rule: i, Knew: follow.Cut{Objects: p.parts, Has: has},
-			})
-		}
-	}
-	return pupils
-}
-
-// departAll tells rules that follow the informer what became of the objects that they had inside in
-// informers that they have left.
-func (in *intake) departAll(known iter.Seq[*object.Object], of func(i int) bool) {
-	if len(in.left) == 0 {
-		return
-	}
-	there := make(map[delta.Key]*object.Object)
-	for o := range known {
-		there[keyOf(o)] = o
-	}
-	for i := range in.rules {
-		if in.left[i] != nil && !in.unseen[i] && of(i) {
-			in.departed(i, there)
-		}
+	for _, i := range departing {
+		in.beginDeparting(i, known, true)
 	}
 }
 

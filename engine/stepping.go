@@ -86,11 +86,10 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 		})
 	}
 	for _, in := range e.changed() {
-		changed := in.resuming.changed
-		in.tellChanged()
+		held := in.learns.catchUps[0].held
 		s.waits = append(s.waits, wait{
 			on: []*source.Informer{in.informer}, awaits: isUnsettled,
-			then: func(ctx context.Context) { in.release(ctx, changed) },
+			then: func(ctx context.Context) { in.catchUpSettled(ctx, held) },
 		})
 	}
 	for _, w := range e.work().waiting {

@@ -48,7 +48,7 @@ func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
 			all = append(all, w)
 		}
 		w.rules = append(w.rules, r)
-		in.unseen[i] = true
+		in.learns.unseen[i] = true
 		r.hold()
 	}
 	return all
@@ -68,8 +68,8 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	var unseen []int
 	for _, r := range w.rules {
 		r.release()
-		if i := slices.Index(in.rules, r); i >= 0 && in.unseen[i] {
-			delete(in.unseen, i)
+		if i := slices.Index(in.rules, r); i >= 0 && in.learns.unseen[i] {
+			delete(in.learns.unseen, i)
 			unseen = append(unseen, i)
 		}
 	}
@@ -78,8 +78,8 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	}
 	var pupils []follow.Pupil
 	for _, i := range unseen {
-		if !in.caughtUp {
-			in.makeLate(i)
+		if !in.learns.caughtUp {
+			in.learns.makeLate(i)
 			continue
 		}
 		pupils = append(pupils, follow.Pupil{Rule: i})

@@ -195,7 +195,7 @@ func (e *Evaluator) Inside(
 	return names
 }
 
-// Before is an object as it was when the state was saved.
+// Before is an object as a rule saw it last.
 type Before struct {
 	Object *object.Object // nil if there was none
 	Inside bool           // the rule had it inside
@@ -203,10 +203,17 @@ type Before struct {
 
 // Compare adds to c what a rule must learn of an object that it has not followed since before. That
 // is Synced if the object is inside now, and Deleted if it was inside and no longer is. If it was
-// inside before, the Round of this Synced is [delta.Known]. isIdentity says that before holds only an identity.
+// inside before, the Round of this Synced is [delta.Known]. isIdentity says that before holds only an
+// identity. An object that was another one of the same name is gone.
 func (e *Evaluator) Compare(
 	i int, before Before, now Step, isIdentity bool, c *Change,
 ) {
+	if before.Object != nil && before.Object.UID() != now.Delta.Object.UID() {
+		if before.Inside {
+			e.Depart(i, before.Object, now.Now, isIdentity, c)
+		}
+		before = Before{}
+	}
 	switch {
 	case e.settles(i, before.Inside, now, c):
 		now.Delta = delta.Delta{Type: delta.Synced, Object: now.Delta.Object}
@@ -217,6 +224,20 @@ func (e *Evaluator) Compare(
 		e.tellInside(i, now, c)
 	case before.Inside:
 		e.Depart(i, before.Object, now.Now, isIdentity, c)
+	}
+}
+
+// Gone adds to c what a rule must learn of an object that it has not followed since before, and that is
+// gone: the step has its last state.
+func (e *Evaluator) Gone(i int, before Before, s Step, isIdentity bool, c *Change) {
+	last := s.Delta.Object
+	e.Unwait(i, last, c)
+	switch {
+	case !before.Inside:
+	case before.Object.UID() != last.UID():
+		e.Depart(i, before.Object, s.Now, isIdentity, c)
+	default:
+		e.Depart(i, last, s.Now, false, c)
 	}
 }
 

@@ -10,19 +10,30 @@
 //
 //	what happens                             the rule knew                begins when
 //	------------                             -------------                -----------
-//	a restart, with another where, and       Cut                          the informer has caught up
-//	  only parts of objects in the cut
+//	a restart, with another where            Now, by the cut              the first step; turns begin
+//	                                                                        once the informer settles
+//	the same, with only parts of objects     Cut                          the informer has caught up
+//	  in the cut
 //	a restart, with a new rule               nothing                      the informer has caught up
 //	a restart or a reload: the source        Inside, of the informers     the informer has caught up
 //	  watches another selection                that the rule has left
 //	a reload, with another where             Now, by the intake before    the intake takes over
 //	a reload, with a new rule                nothing                      the intake takes over
+//	either, with another selection, of       Now, here, and Inside, of    the informer has caught up
+//	  a rule that follows the informer         what it has left
 //	a source that the rule looks into        nothing, or Inside           that source has settled
 //	  settles late
+//	a resync, or a moment of a schedule      Now, by the rule itself      at once: a round
+//	another name, handler, when or payload   Now, by the rule itself      never
 //
-// A rule that is renamed, or whose handler, when or payload is another one, goes on: it has nothing to
-// learn. A restart with another where and whole objects in the cut is no catch-up either: such rules
-// learn the difference before the first step.
+// The last two rows are no catch-ups. In a round a rule learns what it knows: each object has a turn as
+// well, but its step before that is not its turn. A rule of another name has nothing to learn, so nothing
+// walks its objects: its records are found by an id that it keeps.
+//
+// Rules that know only parts of objects are the exception to turns. A part cannot be delivered, and
+// expressions may read what it lacks, so such rules take no step before the informer has caught up.
+// Until they have learned all, the cut with the parts must stay on disk, and what is new is held in memory:
+// from new states nobody could tell what the rules had inside. So they learn all at once, to end that soon.
 package follow
 
 import (
@@ -104,6 +115,17 @@ func (p Pupil) Before(
 	return p.Knew.Before(key, last)
 }
 
+// Departed returns an object that the rule had inside in an informer that it has left, and that has
+// ceased to be inside; nil if there is none. The rule follows this informer: it Knew what it has inside
+// here. See Knowledge.
+func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *object.Object {
+	before := left.Before(key, last)
+	if before.Object == nil || p.Knew.Before(key, last).Inside {
+		return nil
+	}
+	return before.Object
+}
+
 // CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe for
 // concurrent use.
 type CatchUp struct {
@@ -132,6 +154,16 @@ func (c *CatchUp) Add(keys iter.Seq[string]) {
 			c.keys = append(c.keys, key)
 			c.owed[key] = struct{}{}
 		}
+	}
+}
+
+// Renumber changes the indexes of the rules.
+func (c *CatchUp) Renumber(to func(rule int) int) {
+	clear(c.rules)
+	for i := range c.Pupils {
+		p := &c.Pupils[i]
+		p.Rule = to(p.Rule)
+		c.rules[p.Rule] = struct{}{}
 	}
 }
 

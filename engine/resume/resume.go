@@ -173,6 +173,16 @@ func CatchingUp(was string, hasSeen bool, now string) string {
 	return was + either + now
 }
 
+// Leaving returns the text for a rule that has left an informer of which it saw the objects with the
+// text was, from when it begins to learn that until it has learned all. A rule that returns before that
+// has Changed: of some objects it has learned that they are gone.
+func Leaving(was string) string {
+	if strings.HasPrefix(was, nothing) {
+		return was
+	}
+	return nothing + was
+}
+
 func membershipOf(rule, text string) (m Membership, err error) {
 	m = Membership{rule: rule, seen: true}
 	for text := range strings.SplitSeq(strings.TrimPrefix(text, nothing), either) {

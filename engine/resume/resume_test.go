@@ -139,3 +139,18 @@ func TestCatchingUp(t *testing.T) {
 		}
 	}
 }
+
+// A rule that returns to an informer while it learns that it has left that has changed, whatever it was
+// catching up with.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	const where = `object.kind == "A"`
+	for _, was := range []string{where, CatchingUp("", false, where), CatchingUp(where, true, ""), Leaving(where)} {
+		text := Leaving(was)
+		cut := Cut{Rules: map[string]Memory{"r": {Name: "r", Seen: map[string]string{"i": text}}}, Informers: []string{"i"}}
+		v := Decide([]Memory{{Name: "r", Seen: map[string]string{"i": where}}}, []string{"i"}, cut).At("r", "i")
+		if v.Standing != Changed || !v.Before.Seen() {
+			t.Errorf("%q: %+v", text, v)
+		}
+	}
+}

@@ -64,6 +64,14 @@ type Step struct {
 	Position string
 }
 
+// Before returns the step's object as the consumer knew it before the step, or nil if it did not.
+func (s Step) Before() *object.Object {
+	if s.Delta.Old == nil && s.Delta.Type == delta.Deleted {
+		return s.Delta.Object
+	}
+	return s.Delta.Old
+}
+
 // Consume sets the consumer, and the timetables of the rounds in which it takes every object as
 // Synced. Rounds begin once the informer has caught up. Call Consume at most once, before the
 // informer runs. Without a consumer, or with a nil one, the informer only maintains its cache.
