@@ -47,8 +47,10 @@ func TestOverRestarts(t *testing.T) {
 	c.SetID("r")
 	c.Begin()
 	for version := range 2 {
-		if c.Add(change(version), mark, noon) || c.Add(change(version), mark, noon) {
-			t.Error("a change goes on before the third")
+		for range 2 { // the same change counts once
+			if c.Add(change(version), mark, noon) {
+				t.Error("a change goes on before the third")
+			}
 		}
 	}
 	names := slices.Sorted(maps.Keys(n.of("r")))
