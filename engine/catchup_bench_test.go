@@ -84,7 +84,7 @@ func BenchmarkCatchUpAtOnce(b *testing.B) {
 					isReady := func() bool {
 						return !slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready })
 					}
-					for h.n.Load() < n || !isReady() || slices.ContainsFunc(e.work().intakes, (*intake).catchesUp) {
+					for h.n.Load() < n || !isReady() || catchesUp(e) {
 						began := time.Now()
 						informer.Look(func(func(string) *object.Object) {})
 						locked = max(locked, time.Since(began))

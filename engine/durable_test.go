@@ -186,7 +186,7 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 			since = time.Now()
 		}
 		// some tests leave deliveries that wait for ever
-		if slices.ContainsFunc(e.work().intakes, (*intake).catchesUp) {
+		if catchesUp(e) {
 			return false
 		}
 		return isQuiet(e.Status()) || time.Since(since) > 200*time.Millisecond

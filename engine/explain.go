@@ -77,6 +77,10 @@ type known struct {
 // to the same state of the object.
 func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 	k.key, k.changes = key, r.trails.changes.Of(key)
+	if !e.hasLetters() { // intakes are Run's alone until the state is loaded
+		k.reason = errNotRestored.Error()
+		return k
+	}
 	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()
 	for _, in := range e.work().intakes {
 		of := in.informer.Selection().Namespace

@@ -280,7 +280,7 @@ func (l *life) followed(e *Engine) {
 			return r.Pending > 0 && !r.NextDue.After(now) ||
 				!r.Paused && r.Queue.Waiting+r.Queue.Away+r.Queue.InFlight > 0
 		}
-		return !slices.ContainsFunc(e.work().intakes, (*intake).catchesUp) &&
+		return !catchesUp(e) &&
 			!slices.ContainsFunc(status.Sources, isBehind) && !slices.ContainsFunc(status.Rules, isDue)
 	})
 }

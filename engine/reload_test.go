@@ -40,14 +40,18 @@ func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) 
 	return done, err
 }
 
+// catchesUp reports whether a rule catches up, or may have to once the state is loaded.
+func catchesUp(e *Engine) bool {
+	return !e.hasLetters() || slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
+}
+
 // quiet waits until everything is ready and delivered.
 func (l *life) quiet(e *Engine) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		status := e.Status()
 		isBehind := func(s SourceStatus) bool { return !s.Ready || s.Pending > 0 }
-		catchesUp := slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
-		if !catchesUp && !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(e.Status()) {
+		if !catchesUp(e) && !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(e.Status()) {
 			return
 		}
 		l.server.Bookmark()
