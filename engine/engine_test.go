@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
@@ -72,6 +73,8 @@ func (r *recorder) await(t *testing.T, n int) []string {
 }
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+var secrets = object.Secrets
 
 // run starts an engine on the manifests, and stops it at the end of the test.
 func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {

@@ -62,7 +62,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
 		planned: planned, id: informerID(planned), clock: b.clock,
 		offering: offering{clock: b.clock, dead: b.dead},
-		learns:   newLearning(planned.Resource == secrets),
+		learns:   newLearning(planned.Resource == object.Secrets),
 		before:   before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
 	}
 	if before != nil {
@@ -237,7 +237,7 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	}
 }
 
-func (in *intake) isSecret() bool { return in.planned.Resource == secrets }
+func (in *intake) isSecret() bool { return in.planned.Resource == object.Secrets }
 
 // latest returns the intake that has taken the place of in, or in.
 func (in *intake) latest() *intake { return in.present.intake }

@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/source"
@@ -79,7 +80,7 @@ func (w *work) seesSecrets(r *plan.Rule, h config.Handler) bool {
 	return isOfSecrets(r.Source) || slices.ContainsFunc(r.LooksInto, isOfSecrets) || w.readsSecrets(h)
 }
 
-func isOfSecrets(s *plan.Source) bool { return s.Resource == secrets }
+func isOfSecrets(s *plan.Source) bool { return s.Resource == object.Secrets }
 
 // readsSecrets reports whether h may read a source of Secrets.
 func (w *work) readsSecrets(h config.Handler) bool {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
@@ -10,9 +8,6 @@ import (
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
-
-// secrets is the resource whose objects' text is never written.
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // record is what the state keeps of one informer. The nil record keeps nothing. The informer's
 // intake calls its methods. It calls apply, put and hold between begin and end.
@@ -31,7 +26,7 @@ func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record 
 	}
 	r := &record{
 		store: e.store, id: informerID(planned), keep: planned.Keep,
-		isSecret: planned.Resource == secrets,
+		isSecret: planned.Resource == object.Secrets,
 	}
 	r.informer = e.store.Objects(r.id, state.ObjectsOptions{
 		Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret,

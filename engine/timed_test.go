@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/timing"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -319,7 +319,7 @@ func TestNothingBecomesAMemberWhileTheServerIsAway(t *testing.T) {
 	}
 	l.put("left", "2") // informd does not hear of it
 	l.pass(e, 2*time.Hour)
-	time.Sleep(2 * due.Stale)
+	time.Sleep(2 * timing.Stale)
 	l.expectAbout(h, "long")
 	l.server.Fail(nil)
 	l.await(h, 1)

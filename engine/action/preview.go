@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -115,7 +116,7 @@ func (t task) preview(ctx context.Context) (o outcome, diff []string, err error)
 		o, err = t.failed(o, f)
 		return o, nil, err
 	}
-	hides := t.by.Confidential || a.Resource == secrets
+	hides := t.by.Confidential || a.Resource == handler.Resource(object.Secrets)
 	diff, err = diffOf(was.object, is.object, hides)
 	o.result = Changed
 	switch {
@@ -126,9 +127,6 @@ func (t task) preview(ctx context.Context) (o outcome, diff []string, err error)
 	}
 	return o, diff, err
 }
-
-// secrets is the resource whose objects are never shown.
-var secrets = handler.Resource{Version: "v1", Resource: "secrets"}
 
 // whole reads the task's object with its content. The answer is zero if there is none.
 func (t task) whole(ctx context.Context) (answer, error) {

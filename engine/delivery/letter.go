@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -37,10 +38,13 @@ type Letter struct {
 // Quotes reports whether Reason may quote a Secret.
 func (l *Letter) Quotes() bool { return l.Confidential && !l.Plain }
 
+// Secrets is the resource of Secrets, as letters and actions name it.
+var Secrets = handler.Resource(object.Secrets)
+
 // OfSecret reports whether the object is a Secret. Of such a letter nothing is recorded but who it
 // is about.
 func (l *Letter) OfSecret() bool {
-	return l.Resource == handler.Resource{Version: "v1", Resource: "secrets"}
+	return l.Resource == Secrets
 }
 
 // Event returns the event as the handler saw it at the last attempt, without attachments.

@@ -24,9 +24,6 @@ const (
 	actionOverhead = 256
 )
 
-// secrets is the resource whose objects' text is never recorded.
-var secrets = handler.Resource{Version: "v1", Resource: "secrets"}
-
 // sizeOfAnswer returns roughly how many bytes of memory an answer takes, and 0 for nil.
 func sizeOfAnswer(a *delivery.Answer) int {
 	if a == nil {
@@ -66,7 +63,7 @@ func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
 // Secret.
 func (l *Lane) mayRecord(actions []handler.Action) bool {
 	for _, a := range actions {
-		if a.Resource == secrets {
+		if a.Resource == delivery.Secrets {
 			return false
 		}
 	}

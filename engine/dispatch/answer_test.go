@@ -344,7 +344,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 		action handler.Action
 	}{
 		{"the rule sees secrets", preparer{secret: func() bool { return true }}.lane(LaneOptions{}), handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
-		{"an action is on a secret", LaneOptions{}, handler.Action{Verb: handler.ActionApply, Resource: secrets, Object: []byte(`"hunter2"`)}},
+		{"an action is on a secret", LaneOptions{}, handler.Action{Verb: handler.ActionApply, Resource: delivery.Secrets, Object: []byte(`"hunter2"`)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

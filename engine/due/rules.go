@@ -131,9 +131,6 @@ func (r *Rules) Succeed(old *Rules) {
 	r.Count()
 }
 
-// Stale is how long Elapse rests while the informer may have missed changes.
-const Stale = 200 * time.Millisecond
-
 // Informer is what Elapse asks an informer.
 type Informer interface {
 	// IsFresh reports whether the informer has missed no changes.
@@ -163,7 +160,7 @@ func (r *Rules) Elapse(t Turn) (again time.Time) {
 		case !ok || ready.After(now):
 			return ready
 		case !t.Informer.IsFresh():
-			return now.Add(Stale)
+			return now.Add(timing.Stale)
 		case now.Sub(t.Began) > timing.Turn:
 			return now.Add(timing.Lull * now.Sub(t.Began))
 		}
@@ -176,7 +173,7 @@ func (r *Rules) Elapse(t Turn) (again time.Time) {
 		}
 		until := at + now.Sub(ready).Milliseconds()
 		if !t.Informer.Confirms(o, ready, w.waiting.Until(until)) {
-			return now.Add(Stale)
+			return now.Add(timing.Stale)
 		}
 		t.Decide(i, o, now)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/timing"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -74,8 +75,8 @@ func TestElapse(t *testing.T) {
 		again time.Time
 	}{
 		{noon, following{}, nil, noon.Add(time.Hour / 2)},
-		{late, following{isStale: true}, nil, late.Add(due.Stale)},
-		{late, following{doubts: "shop/a"}, []string{"b"}, late.Add(due.Stale)},
+		{late, following{isStale: true}, nil, late.Add(timing.Stale)},
+		{late, following{doubts: "shop/a"}, []string{"b"}, late.Add(timing.Stale)},
 		{late, following{}, []string{"a"}, time.Time{}},
 	} {
 		if got, again := elapse(&r, test.at, &test.of); !slices.Equal(got, test.want) || !again.Equal(test.again) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
@@ -71,9 +69,6 @@ func (c *Case) isBlind() bool {
 	*c.asked = false
 	return asked && c.Caches == nil && !c.Follows
 }
-
-// secrets is the resource whose values are not shown.
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // Explain explains a case, as far as it goes without deliveries. Answer is empty: the caller adds
 // what it knows, and then calls Conclude.
@@ -194,15 +189,15 @@ func (c *Case) reads() *object.Paths {
 
 // hides reports whether anything that the rule reads may be a Secret's value that is not shown.
 func (c *Case) hides() bool {
-	return c.Mask != nil && (c.Rule.Source.Resource == secrets ||
+	return c.Mask != nil && (c.Rule.Source.Resource == object.Secrets ||
 		slices.ContainsFunc(c.Rule.LooksInto, func(s *plan.Source) bool {
-			return s.Resource == secrets
+			return s.Resource == object.Secrets
 		}))
 }
 
 // masked returns an object without the values of a Secret.
 func (c *Case) masked(o *object.Object) *object.Object {
-	if o == nil || c.Rule.Source.Resource != secrets {
+	if o == nil || c.Rule.Source.Resource != object.Secrets {
 		return o
 	}
 	return maskedWith(o, c.Mask)
@@ -264,13 +259,13 @@ func (c *Case) lookup(isMasked bool, now time.Time) scope {
 		caches.Others[name] = named(reading)
 	}
 	if isMasked {
-		if c.Rule.Source.Resource == secrets && caches.Own.Cache != nil {
+		if c.Rule.Source.Resource == object.Secrets && caches.Own.Cache != nil {
 			caches.Own.Cache = maskedCache{caches.Own.Cache, c.Mask}
 		}
 		others := make(map[string]evaluate.Reading, len(caches.Others))
 		for name, reading := range caches.Others {
 			isSecret := slices.ContainsFunc(c.Rule.LooksInto, func(s *plan.Source) bool {
-				return s.Name == name && s.Resource == secrets
+				return s.Name == name && s.Resource == object.Secrets
 			})
 			if isSecret {
 				reading.Cache = maskedCache{reading.Cache, c.Mask}

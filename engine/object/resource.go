@@ -6,6 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Secrets is the resource whose objects' values are neither recorded nor shown.
+var Secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
 // ResourceName returns a resource as manifests, logs and reports have it: GROUP/VERSION/RESOURCE,
 // or VERSION/RESOURCE in the core group.
 func ResourceName(r schema.GroupVersionResource) string {

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
@@ -77,7 +75,7 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 	p.reveals = r.Payload != nil && !p.IsSecret() &&
 		slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {
 			_, looks := p.Changes.Others[s.Name]
-			return looks && s.Resource == secrets
+			return looks && s.Resource == object.Secrets
 		})
 	return p
 }
@@ -338,11 +336,8 @@ func (p *Recipe) AsItIs(
 	return delivery.Draft{Delta: gone}, p.rule.Events.Has(delta.Deleted)
 }
 
-// secrets is the resource whose objects' text is never written.
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-
 // IsSecret reports whether the rule's objects are Secrets, whose text may not be kept.
-func (p *Recipe) IsSecret() bool { return p.rule.Source.Resource == secrets }
+func (p *Recipe) IsSecret() bool { return p.rule.Source.Resource == object.Secrets }
 
 // Reveals reports whether payloads may hold text of Secrets that the rule looks up. Such payloads
 // may not be kept.

@@ -12,14 +12,6 @@ import (
 )
 
 const (
-	// turn is how long a round keeps changes of its informer waiting.
-	turn = 250 * time.Microsecond
-	// lull is how long a round rests after each turn, as a multiple of the time the turn took. So a
-	// round takes at most a quarter of a processor from other informers.
-	lull = 3
-	// stale is how long a round waits while the informer may have missed changes, before it looks
-	// again.
-	stale = 200 * time.Millisecond
 	// heldPause is how long a round waits before it asks again for objects that its consumer holds.
 	heldPause = time.Second
 	// longestSleep bounds how long a timer runs, because timers stand still while a machine is
@@ -202,7 +194,7 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 			return first.next
 		}
 		if f.isTroubled() {
-			return began.Add(stale)
+			return began.Add(timing.Stale)
 		}
 		if f.begin(first, began); f.round.of == nil {
 			return first.next
@@ -223,7 +215,7 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 	// Rest less if the next round would otherwise be late.
 	now := f.clock.Now()
 	took := now.Sub(began)
-	rest := lull * took
+	rest := timing.Lull * took
 	if first := f.firstRounds(); first != nil {
 		spare := first.next.Sub(now)/time.Duration(left)*time.Duration(handed) - took
 		rest = max(0, min(rest, spare))
@@ -294,7 +286,7 @@ func (f *feed) handHeld(began time.Time) (due time.Time) {
 // handSomeHeld asks for held objects of a round, for a turn that began at began.
 func (f *feed) handSomeHeld(r *rounds, began time.Time) {
 	h := &r.held
-	for n := 0; h.left > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < turn); n++ {
+	for n := 0; h.left > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < timing.Turn); n++ {
 		key := h.keys[0]
 		h.keys, h.left = h.keys[1:], h.left-1
 		if !f.hand(r, key) {
@@ -307,7 +299,7 @@ func (f *feed) handSomeHeld(r *rounds, began time.Time) {
 		*h = held{}
 		f.over(r)
 	case h.left > 0:
-		h.look = now.Add(lull * now.Sub(began))
+		h.look = now.Add(timing.Lull * now.Sub(began))
 	default:
 		h.left, h.look = len(h.keys), now.Add(heldPause)
 	}
@@ -317,7 +309,7 @@ func (f *feed) handSomeHeld(r *rounds, began time.Time) {
 // has dealt with.
 func (f *feed) handOver(began time.Time) (n int) {
 	r := &f.round
-	for len(r.rest) > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < turn) {
+	for len(r.rest) > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < timing.Turn) {
 		key := r.rest[0]
 		r.rest = r.rest[1:]
 		n++

@@ -105,10 +105,10 @@ func TestResyncYieldsToOthers(t *testing.T) {
 				if took > c.took {
 					t.Errorf("the round took %v, want at most %v", took, c.took)
 				}
-				if want := max(turn+c.cost, c.cost); longest > want {
+				if want := max(timing.Turn+c.cost, c.cost); longest > want {
 					t.Errorf("a turn took %v, want at most %v", longest, want)
 				}
-				if want := min(2*cost, time.Second-cost-2*c.cost-2*turn); idle < want {
+				if want := min(2*cost, time.Second-cost-2*c.cost-2*timing.Turn); idle < want {
 					t.Errorf("it rested for %v, want at least %v", idle, want)
 				}
 			})
@@ -133,7 +133,7 @@ func TestOtherWorkDoesNotCutTheRestOfAResync(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		due := i.feed.tick()
-		if rest := time.Until(due); heard != 1 || rest != lull*time.Millisecond {
+		if rest := time.Until(due); heard != 1 || rest != timing.Lull*time.Millisecond {
 			t.Fatalf("%d objects, and then a rest of %v", heard, rest)
 		}
 		time.Sleep(time.Millisecond)

@@ -92,7 +92,7 @@ var mayImport = map[string][]string{
 	"engine/tally":    {"engine/count", "engine/delta", "engine/rule", "engine/state/records"},
 	"engine/follow":   {"engine/delta", "engine/evaluate", "engine/object"},
 	"engine/timing":   {},
-	"engine/delivery": {"engine/count", "engine/delta", "plugins/handler"},
+	"engine/delivery": {"engine/count", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/prepare": {
 		"engine/count", "engine/measure", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},

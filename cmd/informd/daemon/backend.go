@@ -273,7 +273,7 @@ func kept(s *plan.Source) []string {
 }
 
 func isSecret(r schema.GroupVersionResource) bool {
-	return r == schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	return r == object.Secrets
 }
 
 // Letters implements control.Backend.

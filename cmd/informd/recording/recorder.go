@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/cmd/informd/cli"
@@ -256,11 +255,8 @@ func (f *follower) lost(key string, last []byte) (l line, wasKnown bool) {
 	return f.line(typeDeleted, last), wasKnown
 }
 
-// secrets is the resource whose values are masked.
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-
 func (f *follower) line(kind string, text []byte) line {
-	if f.Resource == secrets {
+	if f.Resource == object.Secrets {
 		text = f.recorder.masker.secret(text)
 	}
 	return line{Type: kind, Resource: object.ResourceName(f.Resource), Object: text}

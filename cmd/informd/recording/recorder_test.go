@@ -120,7 +120,7 @@ func TestSelectionsOfAPlan(t *testing.T) {
 		{[]*plan.Informer{of("web", "app=web"), of("shop", ""), of("web", "app=db")}, []string{"v1/pods (namespace shop)", "v1/pods (namespace web)"}},
 		{[]*plan.Informer{of("web", "app=web"), of("shop", "app=web"), of("", "app=web")}, []string{"v1/pods (labels app=web)"}},
 		{[]*plan.Informer{of("web", "app=web"), of("shop", "app=web"), of("", "app=db")}, []string{"v1/pods"}},
-		{[]*plan.Informer{of("web", "app=web"), {Selection: object.Selection{Resource: secrets}}}, []string{"v1/pods (namespace web) (labels app=web)", "v1/secrets"}},
+		{[]*plan.Informer{of("web", "app=web"), {Selection: object.Selection{Resource: object.Secrets}}}, []string{"v1/pods (namespace web) (labels app=web)", "v1/secrets"}},
 	} {
 		var got []string
 		for _, s := range selections(&plan.Plan{Informers: test.informers}) {
