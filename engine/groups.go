@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// The state keeps what a rule has gathered in a lane of its own, and a note about each group that
-// was told. Another note says that there is such a lane.
+// The state keeps what a rule has gathered in a lane of its own, and a note about the last event of
+// each group. Another note says that the rule has such a lane.
 const (
 	gathersNote = "gathers"
 	groupNote   = "group "
