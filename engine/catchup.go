@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// catchUp has rules of an intake catch up, an object at a time: see package follow. The informer gives
-// it turns between the steps, and while it lasts, the other rules see these steps as ever.
+// catchUp has rules of an intake catch up, an object at a time: see package follow. The informer
+// gives it turns between the steps, and while it lasts, the other rules see these steps as always.
 type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.

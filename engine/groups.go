@@ -67,8 +67,8 @@ func (p *preparer) group(d delta.Delta) rule.Group {
 	return id
 }
 
-// loadGathered returns what the state has of a rule's gathered changes. A rule that gathers no more
-// has some left if the run before has ended before their event.
+// loadGathered returns what the state has of a rule's gathered changes. A rule that no longer
+// gathers has some left if the run before has ended before their event.
 func (e *Engine) loadGathered(r *runningRule, notes map[noteID][]byte) ([]state.LaneKey, error) {
 	_, has := notes[noteID{r.id, gathersNote}]
 	if has && r.Group == nil {

@@ -29,7 +29,7 @@ type memory struct {
 	asked    bool // an operator has paused or resumed the rule in this run
 	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
 	catching int  // informers that have not caught up with the saved state
-	isGone   bool // the rule is gone, and recorded no more
+	isGone   bool // the rule is gone, and no longer recorded
 
 	occasions occasions // see occasions.go
 }

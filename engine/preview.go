@@ -153,7 +153,7 @@ func (e *Engine) count(
 		if was != nil && was.membership() == membershipOf(r) {
 			continue
 		}
-		if in.keepsTooLittle(planned) { // not known yet
+		if in.keepsTooLittle(planned) { // nobody can tell yet
 			v.Lists = true
 			continue
 		}

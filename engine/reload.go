@@ -408,13 +408,13 @@ func (r *reload) replace(in *intake) {
 	in.Rounds.Begin(old.Rounds)
 }
 
-// departure is a rule that sees an informer no more.
+// departure is a rule that no longer sees an informer.
 type departure struct {
 	rule   *runningRule // as it is now
 	from   *intake
 	inside []*object.Object // that the rule had inside
-	// partings are those of an earlier reload that the intake still owed the rule; nil if the rule
-	// leaves the informer now.
+	// partings are those of an earlier reload of which the rule must still learn from the intake;
+	// nil if the rule leaves the informer now.
 	partings []*parting
 }
 
@@ -583,7 +583,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	in.beginCatchUp(pupils, known, nil, false)
 }
 
-// carry takes up what old knows of its rule j, which is the rule i of in.
+// carry takes over what old knows of its rule j, which is the rule i of in.
 func (in *intake) carry(i int, old *intake, j int) {
 	switch {
 	case old.learns.unseen[j]:

@@ -32,8 +32,9 @@ type Gathering struct {
 	// the Journal's Begin and End. nil records nothing.
 	Told   func(rule.Group, Told)
 	Forget func(rule.Group)
-	// Ends means that the rule has groups no more: what the Store has comes as single events. What is
-	// offered before that is loaded comes after it, and nothing else is gathered.
+	// Ends means that the rule no longer has groups: changes in the Store come as single events.
+	// Changes that are offered before these are loaded come after them, and nothing else is
+	// gathered.
 	Ends bool
 }
 

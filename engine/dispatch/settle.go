@@ -48,7 +48,7 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	if o.result == Done && f.does == trail.Idle && d.to.Handler == nil {
 		o.result = Idle
 	}
-	if o.result == Lost { // what the handler hung with goes after what it had just got
+	if o.result == Lost { // events that hung go after those that the handler had just got
 		o.after = max(o.after, min(o.at.Sub(f.began), maxHungFor))
 	}
 	// a rule that acts alone makes its actions again

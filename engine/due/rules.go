@@ -120,7 +120,7 @@ func (r *Rules) Carry(i int, old *Rules, j int) {
 	}
 }
 
-// Succeed makes totals count what waits here, and no more what waited in old only.
+// Succeed makes totals count what waits here, and no longer what waited only in old.
 func (r *Rules) Succeed(old *Rules) {
 	for _, was := range old.all {
 		isHere := func(e entry) bool { return e.objects == was.objects }

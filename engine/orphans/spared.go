@@ -109,7 +109,7 @@ func (s *Spared) put(key delta.Key, at time.Time) {
 	}
 }
 
-// forget spares an object no more. It is called within a cut.
+// forget no longer spares an object. It is called within a cut.
 func (s *Spared) forget(key delta.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

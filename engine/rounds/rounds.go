@@ -191,7 +191,7 @@ func (r *Rounds) last(rule Rule, saved func(rule, note string) ([]byte, bool)) (
 	return is, ok
 }
 
-// Carry takes up what old has done for its rule j, which goes on as the rule i.
+// Carry takes over what old has done for its rule j, which goes on as the rule i.
 func (r *Rounds) Carry(i int, old *Rounds, j int) {
 	if old.rules[j].Plan().Rounds == r.rules[i].Plan().Rounds {
 		r.done[i] = old.done[j]
