@@ -80,7 +80,7 @@ func (l *learning) knew(
 	p follow.Pupil, key delta.Key, last *object.Object,
 ) evaluate.Before {
 	elsewhere := l.left[p.Rule]
-	if elsewhere == nil || !l.caughtUp { // until then, the object may only not be listed yet
+	if elsewhere == nil || !l.caughtUp { // until then, the object may just not be listed yet
 		return p.Before(key, last, nil)
 	}
 	defer delete(elsewhere.Objects, key)

@@ -16,7 +16,7 @@ import (
 // fallen out of the where.
 //
 // The rule learns from the intakes of its present informers, from each about the objects that could
-// be in its informer. It does so when that has caught up, because before that an object may only
+// be in its informer. It does so when that has caught up, because before that an object may just
 // not have been listed yet. Until the rule has learned all, the informer that it has left stays on
 // disk, and the rule's record names it. So a run that ends before that leaves the rest to the next
 // one.

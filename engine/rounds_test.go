@@ -156,7 +156,7 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 	e, stop := l.start(rules, h)
 	l.settled(e)
 	in := e.work().intakes[0]
-	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, without any event
+	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, without events
 	stop()
 	again := new(teller)
 	l.at(0, 9, 0)
