@@ -14,7 +14,7 @@ import (
 )
 
 // A rule overwrites what somebody else wrote. After a broken watch the list holds the result alone,
-// and the rule must hear of it.
+// and the rule must receive it.
 func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
 	t.Parallel()
 	at := func(version int) delta.Delta {
@@ -151,7 +151,8 @@ spec: {resource: v1/secrets}
 }
 
 // A handler may see Secrets if it reads them, or if the events of one of its rules hold their text.
-// That does not end with a reload: its process may remember. Of a handler that is gone nobody knows.
+// That does not end with a reload: its process may remember. A handler that is gone counts as one
+// that may have seen them.
 func TestSeesSecrets(t *testing.T) {
 	t.Parallel()
 	const hidden = `---

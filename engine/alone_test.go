@@ -153,7 +153,7 @@ func TestMomentIsRepeatedWithItsID(t *testing.T) {
 	}
 }
 
-// A schedule that moves from a rule without a source to one with a source, and back, begins anew.
+// A schedule that moves from a rule without a source to one with a source, and back, starts over.
 func TestRuleGetsASource(t *testing.T) {
 	t.Parallel()
 	l, h := newLife(t), new(teller)

@@ -176,7 +176,7 @@ func TestAttachmentsAreNotPersisted(t *testing.T) {
 	}
 }
 
-// If attaching fails, the event becomes a dead letter. informd delivers neither less of it nor
+// If attaching fails, the event becomes a dead letter. informd neither delivers less of it nor
 // holds up later ones.
 func TestUnattachable(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// catchUp has rules of an intake catch up, an object at a time: see package follow. The informer gives
-// it turns between the steps, and while it lasts, the other rules see these steps as ever.
+// catchUp has rules of an intake catch up, an object at a time: see package follow. The informer
+// gives it turns between the steps, and while it lasts, the other rules see these steps as always.
 type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.
@@ -24,13 +24,13 @@ type catchUp struct {
 	departs bool
 	held    []*runningRule // until the informer has settled
 	doubts  bool           // the lanes of its rules doubt what they hold until it has ended
-	isNow   bool           // the step at hand is of an object that is owed
+	isNow   bool           // the current step is the turn of its object
 }
 
-// beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys of
-// others that the rules know. If this run ends in between, what they have learned until then must not
-// be forgotten: that is recorded now. It cannot be of parts of objects in a cut, so rules that know
-// these catch up at once.
+// beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys
+// of others that the rules know. If this run ends in between, the next one must know that they have
+// learned a part: beginCatchUp records that now. It cannot do so for rules that know parts of
+// objects in a cut, so these catch up at once.
 func (in *intake) beginCatchUp(
 	pupils []follow.Pupil, known iter.Seq[*object.Object], knew []string, resumes bool,
 ) {
@@ -118,7 +118,8 @@ func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
 }
 
 // beginDeparting has a rule that follows the informer learn what became of the objects that it had
-// inside in informers that it has left. Those that it is owed already are not among them.
+// inside in informers that it has left. It leaves out objects whose turn for this rule is still to
+// come in another catch-up.
 func (in *intake) beginDeparting(rule int, known iter.Seq[*object.Object], doubts bool) {
 	has := func(o *object.Object) bool {
 		defer in.evaluator.Forget()
@@ -163,8 +164,8 @@ func inOrder(keys []string, isSorted bool) iter.Seq[string] {
 	return slices.Values(keys)
 }
 
-// turnsBefore gives the object of a step the turns that come before the step: all of them before that of a
-// round, and otherwise those of rules that follow the informer.
+// turnsBefore gives the object of a step the turns that come before the step. Before the step of a
+// round these are all turns, otherwise those of rules that follow the informer.
 func (in *intake) turnsBefore(s source.Step) {
 	last := s.Before()
 	if s.Round != nil {
@@ -178,7 +179,7 @@ func (in *intake) turnsBefore(s source.Step) {
 	}
 }
 
-// catchUpStep adds to c what a step does whose object is owed: it is the object's turn.
+// catchUpStep adds to c what a step does whose object has not had its turn: the step is that turn.
 func (in *intake) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 	key := s.Delta.Object.Key()
 	var owing []*catchUp
@@ -262,13 +263,13 @@ func (in *intake) takeTurn(u *catchUp, key string, o *object.Object) {
 			before := in.learns.knew(p, s.Delta.Key(), o)
 			in.evaluator.Compare(p.Rule, before, s, in.isSecret(), c)
 		}
-		if in.isSecret() { // who has it inside stands beside its record
+		if in.isSecret() { // its record names the rules that have it inside
 			in.note(s.Delta, c)
 		}
 	})
 }
 
-// turnOfGone gives an object its turn that is gone: the rules that had it inside learn that.
+// turnOfGone gives an object that is gone its turn: the rules that had it inside learn that.
 func (in *intake) turnOfGone(u *catchUp, key string) {
 	for _, p := range u.Pupils {
 		before := in.learns.knew(p, delta.ParseKey(key), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// mortal is a follower of one process. What reaches it once that was killed has not reached anybody.
+// mortal is a follower of one process. An event that it gets after that was killed does not count.
 type mortal struct {
 	*follower
 	isDead bool          // guarded by mu
@@ -56,9 +56,9 @@ func (l *life) kill(m *mortal, stop func()) {
 	l.dir = killed
 }
 
-// Rules change their where, and their source its namespaces, over restarts and reloads. Each object has
-// a turn of its own, and informd is killed anywhere between the turns. In the end the rules know what is
-// there, and a further start tells them nothing.
+// Rules change their where, and their source its namespaces, over restarts and reloads. Each object
+// has a turn of its own, and informd is killed anywhere between the turns. In the end the rules
+// know what is there, and they learn nothing at a further start.
 func TestRandomTurnsAndKills(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {

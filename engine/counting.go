@@ -26,7 +26,7 @@ func (r *runningRule) countDecided(d delta.Delta, m count.Mark) (goesOn bool) {
 	return goesOn
 }
 
-// restoreCounts takes up what rules had counted when the state was saved, and forgets it of rules
+// restoreCounts restores what rules had counted when the state was saved, and forgets it for rules
 // whose count has changed since. It is called within a cut.
 func (e *Engine) restoreCounts(notes map[noteID][]byte) {
 	saved := make(map[string]map[string][]byte) // by rule and note

@@ -137,7 +137,7 @@ func TestCountOverAKill(t *testing.T) {
 	}
 }
 
-// An event that is told again has counted, and does not count twice: here a where that changes, and
+// An event that is delivered again has counted, and does not count twice. Here a where changes, and
 // changes back.
 func TestRepeatsDoNotCount(t *testing.T) {
 	t.Parallel()

@@ -368,7 +368,8 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
-// What waits is said to be kept once that is known, which it never is on a disk that takes no writes.
+// The log says that waiting deliveries are kept once that is known. It never is on a disk that
+// takes no writes.
 func TestWhatIsNotWrittenIsNotSaidToBeKept(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -557,7 +558,7 @@ func TestSecretsAreNotWritten(t *testing.T) {
 	}), "all synced d →1 #2")
 }
 
-// A rule's deliveries of secrets come from what was kept, even after the rule has changed.
+// A rule's deliveries of secrets come from the kept records, even after the rule has changed.
 func TestMembershipOfSecretsSurvivesChangesOfRules(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

@@ -75,8 +75,8 @@ type Options struct {
 	Stepping *Stepping
 }
 
-// Engine runs a plan, and takes up changed ones: see Reload. It has more than a dozen fields because
-// all parts of the engine meet here.
+// Engine runs a plan, and can change to another one: see Reload. It has more than a dozen fields
+// because all parts of the engine meet here.
 type Engine struct {
 	log       *slog.Logger
 	clock     clock.PassiveClock

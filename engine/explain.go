@@ -16,9 +16,9 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// Explain says why a rule does, or does not, deliver anything about an object. mask returns the JSON
-// of a Secret without its values; nil shows them, and what may quote them. If there is no such rule,
-// the error wraps ErrNotFound. That there is no such object is no error.
+// Explain says why a rule does, or does not, deliver anything about an object. mask returns the
+// JSON of a Secret without its values; nil shows them, and what may quote them. If there is no such
+// rule, the error wraps ErrNotFound. An object that does not exist is no error.
 func (e *Engine) Explain(
 	rule string, key delta.Key, mask func([]byte) json.RawMessage,
 ) (explain.Explanation, error) {

@@ -51,7 +51,7 @@ type Fault string
 // The faults.
 const (
 	OfExpression Fault = "expression"
-	OfObject     Fault = "object" // a text of it, or of what is looked up, does not say what it should
+	OfObject     Fault = "object" // a text of it, or of an object that is looked up, is malformed
 	// OfPast is a text that the object no longer has: of its old state, or of an object that is gone.
 	OfPast    Fault = "past"
 	OfBound   Fault = "bound"   // a count was too large, and informd dropped a part of it
@@ -101,7 +101,7 @@ func (f *failures) addAt(err error, key delta.Key, version string) {
 	}
 }
 
-// addSeen is addOn for a failure that shows otherwise, too: its event becomes a dead letter.
+// addSeen is addOn for a failure that also shows in another way: its event becomes a dead letter.
 func (f *failures) addSeen(err error, o *object.Object) {
 	if err != nil {
 		f.addSeenAt(err, delta.KeyOf(o), o.ResourceVersion())

@@ -129,7 +129,7 @@ func (e *Engine) takeNames(from loaded) {
 		}
 		var former []delivery.Former
 		for _, f := range was.Former {
-			if f.Last = min(f.Last, last); last > 0 { // numbers begin anew behind what waits
+			if f.Last = min(f.Last, last); last > 0 { // if nothing waits, numbers start again
 				former = append(former, f)
 			}
 		}

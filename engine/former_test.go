@@ -13,7 +13,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// inOrder returns what was told, and under which ids, in order.
+// inOrder returns the events that were delivered, and their ids, in order.
 func (h *teller) inOrder() (told, ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// What waits in time, counts and gathers goes on under the new name, and so does what is inside of
+// Timers, counts and gathered changes go on under the new name, and so does the membership of
 // Secrets.
 func TestRenamedGoesOnInTime(t *testing.T) {
 	t.Parallel()
@@ -267,7 +267,7 @@ func TestRenamedScheduleGoesOn(t *testing.T) {
 	}
 }
 
-// followed waits until rules know all changes that there are, and nothing is due.
+// followed waits until rules know all changes, and nothing is due.
 func (l *life) followed(e *Engine) {
 	l.t.Helper()
 	l.holds("all changes are known, and nothing is due", func() bool {
@@ -285,7 +285,7 @@ func (l *life) followed(e *Engine) {
 	})
 }
 
-// A rule that is renamed and changes otherwise is told what it would be told if it had kept its name.
+// A rule that is renamed and also changes learns what it would learn if it had kept its name.
 func TestRenamedWithAnotherEdit(t *testing.T) {
 	t.Parallel()
 	for _, edit := range []struct{ name, before, after string }{

@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// The state keeps what a rule has gathered in a lane of its own, and a note about each group that
-// was told. Another note says that there is such a lane.
+// The state keeps what a rule has gathered in a lane of its own, and a note about the last event of
+// each group. Another note says that the rule has such a lane.
 const (
 	gathersNote = "gathers"
 	groupNote   = "group "
@@ -67,8 +67,8 @@ func (p *preparer) group(d delta.Delta) rule.Group {
 	return id
 }
 
-// loadGathered returns what the state has of a rule's gathered changes. A rule that gathers no more
-// has some left if the run before has ended before their event.
+// loadGathered returns what the state has of a rule's gathered changes. A rule that no longer
+// gathers has some left if the run before has ended before their event.
 func (e *Engine) loadGathered(r *runningRule, notes map[noteID][]byte) ([]state.LaneKey, error) {
 	_, has := notes[noteID{r.id, gathersNote}]
 	if has && r.Group == nil {

@@ -44,8 +44,8 @@ type intake struct {
 	turn      time.Duration
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *intake
-	// present is shared by all intakes of the informer, so that an old one that somebody still holds
-	// keeps none of those in between.
+	// present is shared by all intakes of the informer, so that a stale reference to an old one
+	// does not keep intermediate ones alive.
 	present *present
 	isNew   bool // of an informer that has not begun
 	// isDropped says that a Reload has ended the informer.
@@ -104,7 +104,7 @@ func (in *intake) bind(rules []*runningRule) {
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
 	return evaluate.Standing{
-		// A rule that only hears rounds is told nothing at first sight, so it misses nothing.
+		// A rule that only sees rounds learns nothing at first sight, so it misses nothing.
 		Deaf: in.learns.isDeaf(i) && !in.rules[i].OnlyInRounds ||
 			in.learns.isDeafNow(i),
 		Undecided:  in.rules[i].waits.Load() > 0,
@@ -247,7 +247,7 @@ const (
 	turn = timing.Turn
 	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
 	lull = timing.Lull
-	// panicked is how long an object waits on whose evaluation has panicked.
+	// panicked is how much longer an object waits if its evaluation panics.
 	panicked = time.Minute
 )
 

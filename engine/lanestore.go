@@ -44,9 +44,9 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 // Room implements queue.Store.
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
-// Load implements queue.Store. It returns errNotSynced until the caches are fresh if deliveries are
-// made from them. They fill Secrets, when and payload may look into them, and attachments and
-// actions are made from them.
+// Load implements queue.Store. If deliveries are made from the caches, it returns errNotSynced
+// until these are fresh. They fill Secrets, when and payload may look into them, and attachments
+// and actions are made from them.
 func (s *laneStore) Load(
 	key delta.Key, after uint64, maxItems int, maxBytes int64,
 ) ([]queue.Numbered[delivery.Delivery], error) {

@@ -10,8 +10,8 @@ import (
 )
 
 // A rule is new, or has another where, and has not yet received the resulting events. Meanwhile
-// informd may end and the server may lose its history. The rules next to it still hear of the end
-// of everything that they heard of.
+// informd may end and the server may lose its history. The rules next to it still learn of the end
+// of everything that they have seen.
 func TestLateRuleDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestLateRuleDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// Only the identities of secrets were saved. So such a rule hears nothing until all secrets are
+// Only the identities of secrets were saved. So such a rule learns nothing until all secrets are
 // known again.
 func TestLateRuleOnSecretsDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestLateRuleOnSecretsDoesNotAffectOthers(t *testing.T) {
 	l.expect(l.run(rules("2"), new(teller), n(0)))
 }
 
-// Nobody can tell a Secret that such a rule has not seen from one that was created meanwhile.
+// A Secret that such a rule has not seen looks like one that was created meanwhile.
 func TestALateRuleHearsOfASecretCreatedMeanwhileAsSynced(t *testing.T) {
 	l := newLife(t)
 	rules := func(size string) string {

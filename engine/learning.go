@@ -80,7 +80,7 @@ func (l *learning) knew(
 	p follow.Pupil, key delta.Key, last *object.Object,
 ) evaluate.Before {
 	elsewhere := l.left[p.Rule]
-	if elsewhere == nil || !l.caughtUp { // before that, what it has left may only not have come yet
+	if elsewhere == nil || !l.caughtUp { // until then, the object may just not be listed yet
 		return p.Before(key, last, nil)
 	}
 	defer delete(elsewhere.Objects, key)
@@ -126,7 +126,7 @@ func (l *learning) pupils() (pupils []follow.Pupil) {
 	return pupils
 }
 
-// makeLate makes a rule hear of the informer's objects once that has caught up.
+// makeLate makes a rule learn of the informer's objects once the informer has caught up.
 func (l *learning) makeLate(i int) {
 	if l.resuming == nil {
 		l.resuming = &resuming{
@@ -153,8 +153,8 @@ func successor(rules []*runningRule, was *runningRule) int {
 	})
 }
 
-// carryResuming takes up what the intake before still needs of the cut that it resumes from. from
-// has the rules that go on.
+// carryResuming carries over what the intake before still needs of the cut that it resumes from.
+// from has the rules that go on.
 func (l *learning) carryResuming(p *resuming, from map[int]int) {
 	if p == nil {
 		return

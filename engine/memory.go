@@ -29,7 +29,7 @@ type memory struct {
 	asked    bool // an operator has paused or resumed the rule in this run
 	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
 	catching int  // informers that have not caught up with the saved state
-	isGone   bool // the rule is gone, and recorded no more
+	isGone   bool // the rule is gone, and no longer recorded
 
 	occasions occasions // see occasions.go
 }
@@ -99,7 +99,7 @@ func (m *memory) renamed(name string, former []delivery.Former) {
 	m.put()
 }
 
-// end has the rule recorded no more. It is called within a cut.
+// end stops recording the rule. It is called within a cut.
 func (m *memory) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +114,7 @@ func (m *memory) ended() bool {
 }
 
 // know sets the where that the rule had when it saw the informer's objects. It records nothing,
-// because the rule has not yet heard what differs.
+// because the rule has not yet learned what differs.
 func (m *memory) know(informer, where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

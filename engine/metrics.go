@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/engine/preview"
 )
 
-// metric is a metric of a manifest at work. A reload keeps it if its manifest says the same of it,
-// and if a gauge is over the same objects.
+// metric is a metric of a manifest at work. A reload keeps it if its manifest describes it as
+// before, and a gauge only if it is over the same objects.
 type metric struct {
 	*plan.Metric
 	gauge    *gauges.Gauge // nil: it is a counter
@@ -117,7 +117,7 @@ func overOf(m *plan.Metric) string {
 	return fmt.Sprintf("rule %q %s %s", m.Rule.Name, resource, membershipOf(m.Rule))
 }
 
-// MetricChanges names the metrics that a reload changes. A changed one begins anew.
+// MetricChanges names the metrics that a reload changes. A changed one starts over.
 type MetricChanges = preview.Names
 
 // metricChanges returns what a plan changes.
@@ -162,7 +162,7 @@ func counted(counters []*metric, samples []measure.Sample, key delta.Key) {
 	}
 }
 
-// isFull logs that there was no room for another series.
+// isFull logs that another series found no room.
 func (m *metric) isFull() {
 	if _, ok := m.failures.logged.Allow(m.failures.clock.Now(), errFull.Error()); ok {
 		m.failures.log.Warn("a metric has as many series as it may: others are not shown",

@@ -96,7 +96,7 @@ func TestMetrics(t *testing.T) {
 	stop()
 	e, stop = l.startWith(rules, h)
 	defer func() { stop() }()
-	l.measures(e, "by_size{1}=1", "by_size{what}=1") // a counter begins anew, and nothing has changed
+	l.measures(e, "by_size{1}=1", "by_size{what}=1") // a counter starts over, and nothing has changed
 }
 
 // An object on which an expression fails contributes nothing, and is counted and reported.
@@ -174,8 +174,8 @@ func TestTimedGauge(t *testing.T) {
 	l.measures(e, "large{}=8")
 }
 
-// A reload keeps what its manifests say the same of: a counter goes on. What is new is counted at
-// once, and what is gone is not shown.
+// A reload keeps metrics that its manifests describe as before: a counter goes on. What is new is
+// counted at once, and what is gone is not shown.
 func TestReloadOfMetrics(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -263,7 +263,7 @@ func (r *recount) manifests() string {
 
 func (r *recount) least() int { return []int{2, 5}[r.variant/2%2] }
 
-// want returns what the metrics are, counted anew.
+// want returns the metrics, recounted.
 func (r *recount) want() (all []string) {
 	now := lifeClock{r.life}.Now()
 	sums := make(map[string]int)
@@ -335,7 +335,7 @@ func (r *recount) reloads() {
 	})
 }
 
-// settle checks the metrics once all that was changed has come through.
+// settle checks the metrics once all changes have come through.
 func (r *recount) settle() {
 	r.t.Helper()
 	r.reloads()

@@ -36,7 +36,7 @@ const (
 	noRule       = ""
 )
 
-// occasionOf returns a short text for what decides over a rule's members, and for its name.
+// occasionOf returns a hash of everything that decides over a rule's members, and of its name.
 func occasionOf(r *runningRule) string {
 	informers := make([]string, 0, len(r.Source.Informers))
 	for _, planned := range r.Source.Informers {
@@ -135,7 +135,7 @@ func (e *Engine) raise(last uint32) {
 	}
 }
 
-// resumeOccasions takes up the occasions of the run before.
+// resumeOccasions restores the occasions of the run before.
 func (e *Engine) resumeOccasions(from loaded) {
 	defer e.begin()()
 	_ = json.Unmarshal(from.occasions[noRule], &e.floor) // which leaves 0 if there is none

@@ -113,7 +113,7 @@ func TestIDsOfResyncs(t *testing.T) {
 	}
 }
 
-// The difference that a reload makes has the same ids if a crash has it computed again.
+// The difference that a reload makes has the same ids if it is computed again after a crash.
 func TestIDsAfterACrash(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -130,7 +130,7 @@ func TestIDsAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.holds("both are told", func() bool { _, ids := h.inOrder(); return len(ids) >= 2 })
-	e.rule("r").memory.know(e.work().intakes[0].id, `object.data.size != "2"`) // as if it was not told
+	e.rule("r").memory.know(e.work().intakes[0].id, `object.data.size != "2"`) // as if not learned
 	end := e.begin()
 	e.rule("r").memory.loaded()
 	end()

@@ -10,19 +10,20 @@ import (
 	"github.com/informd/informd/engine/resume"
 )
 
-// parting tells a rule what became of the objects of an informer that the rule has left: its source
+// parting is what a rule must learn of the objects of an informer that it has left: its source
 // watched that selection when the state was saved, and watches another one now. An object that the
 // rule had inside, and that its source no longer selects, is deleted for the rule, as if it had
 // fallen out of the where.
 //
-// The intakes of the rule's present informers tell it, each about the objects that could be in its
-// informer. They do so when they have caught up, because before that an object may only not have
-// been listed yet. Until all have told their part, the informer that was left stays on disk, and
-// the rule's record names it. So a run that ends before that leaves the rest to the next one.
+// The rule learns from the intakes of its present informers, from each about the objects that could
+// be in its informer. It does so when that has caught up, because before that an object may just
+// not have been listed yet. Until the rule has learned all, the informer that it has left stays on
+// disk, and the rule's record names it. So a run that ends before that leaves the rest to the next
+// one.
 type parting struct {
 	rule *runningRule
 	from *leftInformer
-	owed atomic.Int32 // intakes that have not told their part
+	owed atomic.Int32 // intakes from which the rule has not learned all
 }
 
 // leftInformer is an informer of the cut that rules have left.
@@ -32,7 +33,7 @@ type leftInformer struct {
 	owed   atomic.Int32 // partings that have not ended
 }
 
-// isSeen reports whether a rule for which by returns true sees the informer, perhaps once more.
+// isSeen reports whether a rule that satisfies by sees the informer, perhaps again.
 func (l *leftInformer) isSeen(by func(*runningRule) bool) bool {
 	return slices.ContainsFunc(l.engine.work().intakes, func(in *intake) bool {
 		return in.id == l.id && slices.ContainsFunc(in.rules, by)
@@ -42,7 +43,7 @@ func (l *leftInformer) isSeen(by func(*runningRule) bool) bool {
 // isWatched reports whether any rule sees the informer, or a handler reads it.
 func (l *leftInformer) isWatched() bool { return slices.Contains(l.engine.informerIDs(), l.id) }
 
-// left is what one intake owes a rule of its partings.
+// left is what a rule must still learn of its partings from one intake.
 type left struct {
 	partings []*parting
 	follow.Inside
@@ -79,8 +80,8 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	return owed
 }
 
-// share hands the objects of a parting to the intakes that will tell the rule about them. It
-// returns how many there are.
+// share hands the objects of a parting to the intakes from which the rule will learn of them. It
+// returns the number of objects.
 func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects int) {
 	snapshot := from.left[p.from.id]
 	for _, o := range snapshot.Objects {
@@ -133,8 +134,8 @@ func (l *left) begin() {
 	}
 }
 
-// parted ends an intake's part of a rule's partings. It is called within the cut that records that
-// the rule has been told.
+// parted ends an intake's part of a rule's partings. It is called within the cut that records what
+// the rule has learned.
 func (in *intake) parted(i int) {
 	l := in.learns.left[i]
 	if l == nil {

@@ -91,8 +91,8 @@ func (w *work) readsSecrets(h config.Handler) bool {
 	})
 }
 
-// noteSecrets notes which handlers may see text of a Secret from now on: all that one of them says
-// may then quote it, also about an event of another rule.
+// noteSecrets notes which handlers may see text of a Secret from now on. Everything that such a
+// handler says may quote it, also about an event of another rule.
 func (w *work) noteSecrets(handlers []config.Handler) {
 	for _, h := range handlers {
 		sees := w.readsSecrets(h) || slices.ContainsFunc(w.rules, func(r *runningRule) bool {
@@ -104,8 +104,8 @@ func (w *work) noteSecrets(handlers []config.Handler) {
 	}
 }
 
-// SeesSecrets reports whether a handler may have seen text of a Secret since it runs. Of one that
-// the plan no longer has, nobody knows.
+// SeesSecrets reports whether a handler may have seen text of a Secret since it runs. It returns
+// true for a handler that the plan no longer has, because nobody knows.
 func (e *Engine) SeesSecrets(h Handler) bool {
 	for _, d := range e.work().dispatchers {
 		if d.handler == h {
@@ -115,7 +115,7 @@ func (e *Engine) SeesSecrets(h Handler) bool {
 	return true
 }
 
-// IsConfidential reports whether events of a rule may quote a Secret, and what is said about them.
+// IsConfidential reports whether events of a rule, and reasons about them, may quote a Secret.
 func (e *Engine) IsConfidential(rule string) bool {
 	r := e.rule(rule)
 	return r == nil || r.preparer.IsConfidential()
@@ -208,9 +208,8 @@ func (p *preparer) isFresh(key delta.Key) bool {
 }
 
 // awaited returns the sources for which the rule waits because it looks into them: those that have
-// neither synced nor are known to be not served, forbidden or unusable. A rule that may act also
-// waits for the latter. To its expressions nothing would be there, and it would act on that: a nil
-// in a merge patch removes a field.
+// not settled. A rule that may act waits until they have synced. Otherwise its expressions would
+// find nothing there, and it would act on that: a nil in a merge patch removes a field.
 func (p *preparer) awaited() (sources []*source.Source) {
 	for _, s := range p.others {
 		if slices.ContainsFunc(s.Informers(), p.awaits) {

@@ -119,9 +119,9 @@ func (w *work) runs(old *runningRule, r *plan.Rule) bool {
 	return true
 }
 
-// isUntold reports whether a running rule that selects Synced becomes r by another edit than one of
-// its membership, so that it is told nothing of objects as they are: what its manifest says now is
-// about their next changes.
+// isUntold reports whether a running rule that selects Synced becomes r by an edit that leaves its
+// membership as it is. The rule then receives nothing about objects as they are: the edit applies
+// to each object at its next change.
 func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
 	if old.Told == r.Told || r.OnlyMeasures() || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
 		r.Rounds != nil || old.membership() != membershipOf(r) || old.For != r.For {
@@ -135,7 +135,7 @@ func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
 	return len(old.Source.Informers) == len(r.Source.Informers)
 }
 
-// count counts what a rule would be given. old is what runs of it, or nil.
+// count counts what a rule would receive. old is what runs of it, or nil.
 func (e *Engine) count(
 	ctx context.Context, v *preview.Rule, old *runningRule, r *plan.Rule,
 ) error {
@@ -186,7 +186,7 @@ func (in *intake) countFor(
 				if o == nil {
 					continue
 				}
-				var reported evaluate.Change // its failures were reported when it was told
+				var reported evaluate.Change // its failures were reported when it came
 				before := j >= 0 && is.evaluator.IsInside(j, o, &reported)
 				is.evaluator.Forget()
 				v.Count(before, r, o.Decode(paths), in.clock.Now())

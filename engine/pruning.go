@@ -135,9 +135,9 @@ func isHeld(w *work, r *runningRule) bool {
 	return isHeld
 }
 
-// depart has a rule learn that objects are deleted which do not exist in the cluster. It returns
-// those that it has learned of: an object that the informer knows came meanwhile. It comes in turns
-// between the steps of the informers. If ctx ends, it returns early.
+// depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
+// those that the rule has learned of. It leaves out objects that the informer knows: they came
+// meanwhile. It works in turns between the steps of the informers. If ctx ends, it returns early.
 func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
 	for len(gone) > 0 {
@@ -173,8 +173,8 @@ func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) m
 	return departed
 }
 
-// missed has a rule learn that an object is deleted of which nothing but its name is known. It is
-// called between two steps.
+// missed has a rule learn that an object is deleted, of which only the name is known. It is called
+// between two steps.
 func (in *intake) missed(i int, key delta.Key) {
 	d := in.rules[i].pruning.rule.Orphaned(key)
 	in.record.pace()

@@ -20,10 +20,10 @@ import (
 
 // Reloaded says what a Reload has changed, by name.
 type Reloaded struct {
-	// Rules. Those of which only the handler has changed are not among them.
+	// Rules, without those for which only the handler has changed.
 	Added, Changed, Gone []string
 	Renamed              []Renamed
-	Untold               []string // of Changed: those that are told nothing of objects as they are
+	Untold               []string // of Changed: those that receive nothing about objects as they are
 	Leaving              []string // of Gone: those that prune, so that what they have applied stays
 	Dropped              int      // events that waited for rules that are gone
 	Metrics              MetricChanges
@@ -38,12 +38,12 @@ var ErrNotRunning = errors.New("informd has not begun to follow the cluster: try
 // Reload makes the engine run another plan, in place of the one that it runs. It means what a
 // restart with that plan means to each rule, but nothing else is touched: informers that stay do
 // not list, rules that stay go on with their queues, timers and deliveries in flight, and handlers
-// whose manifest and Handler stay are not restarted. docs/reference/configuration.md has the table
-// of what a rule receives after its manifest has changed.
+// whose manifest and Handler stay are not restarted. A table in docs/reference/configuration.md
+// shows what a rule receives after its manifest has changed.
 //
-// handlers has one Handler for each handler of the plan. If it is another one than before, its rules'
-// deliveries go to it from now on; the one before may still get to the end of what is in flight until
-// ended is called, which returns when that is over.
+// handlers has one Handler for each handler of the plan. If it is another one than before, its
+// rules' deliveries go to it from now on. The one before finishes what is in flight: the caller
+// calls ended, which returns when that is over.
 //
 // While Run stops, and afterwards, the error is ErrStopping.
 //
@@ -105,7 +105,7 @@ type reload struct {
 	departures []departure
 }
 
-// awaitFollowing returns when all rules have caught up that began to.
+// awaitFollowing returns when all rules that began to catch up have done so.
 func (w *work) awaitFollowing(ctx context.Context) error {
 	for _, in := range w.intakes {
 		for in.hasCaughtUp() && in.catchesUp() {
@@ -341,7 +341,7 @@ func (r *reload) wait() (all []*waiting) {
 // introduce makes a new rule known to the state.
 func (r *reload) introduce(rule *runningRule) {
 	defer r.Engine.begin()()
-	if r.store != nil { // what there was under its name has gone
+	if r.store != nil { // the records under its name are gone
 		options := state.LaneOptions{Secret: rule.preparer.IsSecret()}
 		rule.laneStore.lane = r.store.Lane(rule.id, options)
 		if rule.gathered != nil {
@@ -408,18 +408,18 @@ func (r *reload) replace(in *intake) {
 	in.Rounds.Begin(old.Rounds)
 }
 
-// departure is a rule that sees an informer no more.
+// departure is a rule that no longer sees an informer.
 type departure struct {
 	rule   *runningRule // as it is now
 	from   *intake
 	inside []*object.Object // that the rule had inside
-	// partings are those of an earlier reload that the intake still owed the rule; nil if the rule
-	// leaves the informer now.
+	// partings are those of an earlier reload of which the rule must still learn from the intake;
+	// nil if the rule leaves the informer now.
 	partings []*parting
 }
 
-// leave notes what rules have inside that see the intake's informer no more. The informer calls it
-// between two steps. in is the intake that takes over; nil if the informer is dropped.
+// leave notes what rules that no longer see the intake's informer have inside. The informer calls
+// it between two steps. in is the intake that takes over; nil if the informer is dropped.
 func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 	for j, was := range old.rules {
 		is := r.next.successor(was)
@@ -431,11 +431,11 @@ func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 			r.departures = append(r.departures, departure{is, old, inside, l.partings})
 		}
 		if old.learns.isDeaf(j) {
-			continue // it was told nothing
+			continue // it has seen nothing
 		}
 		gone := departure{rule: is, from: old}
 		for o := range known {
-			var reported evaluate.Change // its failures were reported when it was told
+			var reported evaluate.Change // its failures were reported when it came
 			if old.evaluator.IsInside(j, o, &reported) {
 				gone.inside = append(gone.inside, o)
 			}
@@ -446,12 +446,12 @@ func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 		}
 	}
 	if in == nil {
-		clear(old.learns.unseen) // nobody is told of it when what a rule waits for has settled
+		clear(old.learns.unseen) // these rules learn nothing of it once their sources have settled
 	}
 }
 
-// part has rules told what became of the objects that they had inside in informers that they see no
-// more: see parting. It returns the informers that stay on disk for that.
+// part has rules learn what became of the objects that they had inside in informers that they no
+// longer see: see parting. It returns the informers that stay on disk for that.
 func (r *reload) part() (owed map[string]*leftInformer) {
 	owed = make(map[string]*leftInformer)
 	byIntake := make(map[*intake]map[int]*left)
@@ -494,8 +494,8 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 	return owed
 }
 
-// owe makes the intake tell rules what became of the objects that they had inside in informers that
-// they have left. It is called between two steps.
+// owe has rules of the intake learn what became of the objects that they had inside in informers
+// that they have left. It is called between two steps.
 func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 	for i, l := range all {
 		if more := in.learns.left[i]; more != nil { // of an earlier reload
@@ -504,7 +504,7 @@ func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 		}
 		in.learns.left[i] = l
 	}
-	if !in.learns.caughtUp { // CaughtUp tells
+	if !in.learns.caughtUp { // they learn at CaughtUp
 		for i := range all {
 			in.learns.makeLate(i)
 		}
@@ -520,7 +520,7 @@ func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
 // begin begins the intake of a new informer.
 func (r *reload) begin(in *intake) {
 	in.isNew = false
-	if in.record != nil { // what there is under its id is of an earlier time, and not complete
+	if in.record != nil { // the records under its id are of an earlier time, and not complete
 		end := in.record.begin()
 		r.store.DropInformer(in.id)
 		in.record = r.newRecord(in.planned, in.informer)
@@ -559,14 +559,14 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 			from[i] = j
 			in.carry(i, old, j)
 		case j >= 0 && !old.learns.unseen[j]:
-			delete(in.learns.unseen, i) // if it waits for others, it hears all the same, undecided
+			delete(in.learns.unseen, i) // if it waits for others, it learns nevertheless, undecided
 			has := func(o *object.Object) bool {
 				defer old.evaluator.Forget()
 				var reported evaluate.Change // its failures were reported when it came
 				return old.evaluator.IsInside(j, o, &reported)
 			}
 			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
-		case in.learns.unseen[i]: // it is told when what it looks into has settled
+		case in.learns.unseen[i]: // it learns once the sources that it looks into have settled
 		case in.learns.caughtUp:
 			pupils = append(pupils, follow.Pupil{Rule: i})
 		default:
@@ -583,7 +583,7 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	in.beginCatchUp(pupils, known, nil, false)
 }
 
-// carry takes up what old knows of its rule j, which is the rule i of in.
+// carry takes over what old knows of its rule j, which is the rule i of in.
 func (in *intake) carry(i int, old *intake, j int) {
 	switch {
 	case old.learns.unseen[j]:

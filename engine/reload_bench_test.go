@@ -20,8 +20,8 @@ type stopwatch struct {
 	mu       sync.Mutex
 	sent     map[string]time.Time // by resourceVersion
 	took     []time.Duration
-	newcomer time.Time // when the rule "last" was first told something
-	told     int       // what it was told
+	newcomer time.Time // when the rule "last" received its first event
+	told     int       // how many events it received
 }
 
 func (h *stopwatch) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
@@ -53,10 +53,10 @@ func (h *stopwatch) p99() (p99, most time.Duration) {
 }
 
 // BenchmarkReload reloads a plan of a hundred rules about 100,000 objects, of which one rule has
-// changed, while 200 objects change a second. p99-alone and p99-reload are from the server's sending
-// to the handler of another rule, in the two seconds before the reload and from its beginning on;
-// ms-first is until the changed rule is told something, ms-told until it is told all that it has
-// inside: the objects of one application.
+// changed, while 200 objects change a second. p99-alone and p99-reload are from the server's
+// sending to the handler of another rule, in the two seconds before the reload and from its
+// beginning on; ms-first is until the first event of the changed rule, ms-told until the event of
+// the last object that it has inside: the objects of one application.
 func BenchmarkReload(b *testing.B) {
 	const objects = 100_000
 	l := newLife(b)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A rule that goes on in one informer is told what became of another one that it has left, also
-// while a new rule is being told.
+// A rule that goes on in one informer learns what became of another one that it has left, also
+// while a new rule is learning.
 func TestReloadPartsBesideANewRule(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -25,8 +25,8 @@ func TestReloadPartsBesideANewRule(t *testing.T) {
 	expect(t, "told by the reload", l.awaitTold(h, 2), "new synced a →1", "r deleted p →9")
 }
 
-// An informer that begins once more, while a rule is still owed what became of its objects, keeps a
-// record of its own.
+// An informer that begins once more, while a rule must still learn what became of its objects,
+// keeps a record of its own.
 func TestReloadBeginsAnInformerThatIsOwed(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -60,7 +60,7 @@ func TestReloadBeginsAnInformerThatIsOwed(t *testing.T) {
 	expect(t, "more", h.since())
 }
 
-// What a rule is owed of an informer that it has left survives the next reload.
+// What a rule must still learn of an informer that it has left survives the next reload.
 func TestReloadKeepsWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -90,7 +90,7 @@ func TestReloadKeepsWhatIsOwed(t *testing.T) {
 	expect(t, "more", h.since())
 }
 
-// What a new rule has heard of a new informer is known after a restart.
+// What a new rule has learned of a new informer is known after a restart.
 func TestReloadWithANewInformerIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

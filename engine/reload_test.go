@@ -27,7 +27,7 @@ func planOf(t testing.TB, manifests string) *plan.Plan {
 	return p
 }
 
-// reload reloads, and waits until rules have been told what there is.
+// reload reloads, and waits until rules have learned everything.
 func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
@@ -59,7 +59,7 @@ func (l *life) quiet(e *Engine) {
 	l.t.Fatal("it never is quiet")
 }
 
-// since returns what was told since it was last called.
+// since returns the events that were delivered since it was last called.
 func (h *teller) since() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,13 +86,13 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// A reload means to each rule what a restart means. Rules that stay hear nothing.
+// A reload means to each rule what a restart means. Rules that stay learn nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		before, after string
-		want          []string // of what the reload tells
+		want          []string // events of the reload
 		then          []string // when small grows to 5, and large shrinks to 6
 	}{
 		{
@@ -309,7 +309,7 @@ func TestReloadKeepsWhatWaits(t *testing.T) {
 	expect(t, "told the new one", l.awaitTold(second, 3), "changes added a →1", "changes updated a 1→2", "changes updated a 2→3")
 }
 
-// A rule whose source selects others now is told what it no longer selects.
+// A rule whose source selects others now learns what it no longer selects.
 func TestReloadOfSelection(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -337,8 +337,8 @@ func TestReloadOfSelection(t *testing.T) {
 	expect(t, "after a restart", h.since())
 }
 
-// A reload may have a source keep more of its objects. Its other rules are told nothing of that, and
-// what has changed meanwhile once.
+// A reload may have a source keep more of its objects. Its other rules learn nothing of that, and
+// each change that came meanwhile once.
 func TestReloadKeepsMore(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

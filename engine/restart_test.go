@@ -398,8 +398,8 @@ func TestObjectsThatCameAndWentBeforeAKill(t *testing.T) {
 	}
 }
 
-// A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the
-// run ends before that, and the old where comes back, the rule must hear what it missed.
+// A rule whose where has changed learns nothing of Secrets until its informer has caught up. If the
+// run ends before that, and the old where comes back, the rule must learn what it missed.
 func TestRuleReceivesWhatItMissedBeforeCatchingUp(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -417,9 +417,9 @@ func TestRuleReceivesWhatItMissedBeforeCatchingUp(t *testing.T) {
 	l.expect(l.run(rule("1"), new(teller), n(2)), "r deleted a →", "r synced b →1")
 }
 
-// If what is kept of Secrets and a rule's where change together, the other rules hear of changes
-// before the informer has caught up. If the run ends before that, the next one tells them nothing
-// of states that are older than what they have heard.
+// If what is kept of Secrets and a rule's where change together, the other rules receive changes
+// before the informer has caught up. If the run ends before that, they receive no older states in
+// the next one.
 func TestSecretsAreNotToldBackwardsAfterARunThatDidNotCatchUp(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -463,8 +463,8 @@ func (g gated) Ready(ctx context.Context) error {
 	}
 }
 
-// Before the first start no handler can have heard of an object. If the object goes before its turn
-// comes, no handler hears of it.
+// Before the first start no handler can have received an object. If the object goes before its turn
+// comes, no handler receives it.
 func TestFirstStartDeliversNoDeletions(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

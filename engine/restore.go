@@ -25,7 +25,7 @@ type loaded struct {
 	waiting   map[string][]state.LaneKey // by rule
 	gathered  map[string][]state.LaneKey // by rule
 	notes     map[noteID][]byte
-	occasions map[string][]byte // by rule, also of those that are gone
+	occasions map[string][]byte // by rule, gone ones too
 }
 
 // noteID identifies a note of the state.
@@ -155,7 +155,7 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 	return nil
 }
 
-// resume makes informers, lanes and dead letters go on from what was loaded.
+// resume makes informers, lanes and dead letters go on from the loaded state.
 func (e *Engine) resume(from loaded) {
 	owed := e.part(from)
 	e.drop(owed, from)
@@ -246,7 +246,7 @@ func (e *Engine) informerIDs() []string {
 }
 
 // drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
-// informers that are owed to rules: see parting.
+// informers of which rules must still learn: see parting.
 func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {
@@ -279,7 +279,7 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 	}
 }
 
-// begin begins a change of what is recorded, and end ends it. See [state.Store.Begin].
+// begin begins a cut, and end ends it. See [state.Store.Begin].
 func (e *Engine) begin() (end func()) {
 	if e.store == nil {
 		return func() {}

@@ -15,8 +15,8 @@ import (
 
 // resuming is what an intake knows of the cut that it resumes from, until its informer has caught
 // up with the server, and its late rules with the informer. It carries out the decision of
-// [resume.Decide]. A nil resuming has nothing
-// left to do. It has many fields because rules, objects and what is held back meet here.
+// [resume.Decide]. A nil resuming has nothing left to do. resuming has many fields because rules,
+// objects and what is held back meet here.
 //
 // Rules that are New or Changed catch up, in one of two ways:
 //
@@ -40,9 +40,9 @@ type resuming struct {
 	// holds says that the objects in the cut stay on disk until late rules have seen the
 	// difference. If this run ends before that, another run needs these objects to report the same
 	// difference. New objects are recorded at once. So are all changes of Secrets except deletions,
-	// because the names of the rules that have them inside stand beside them. holdsPosition holds
-	// back the resourceVersion in the same way. A recorded resourceVersion would claim that all
-	// objects on disk are complete.
+	// because the names of the rules that have them inside are recorded beside them. holdsPosition
+	// holds back the resourceVersion in the same way. A recorded resourceVersion would claim that
+	// all objects on disk are complete.
 	holds, holdsPosition bool
 	heldObjects          map[delta.Key]*object.Object // newest states; nil: gone
 	heldPosition         *string
@@ -167,7 +167,7 @@ func (p *resuming) drop(key delta.Key) bool {
 
 // positionAfter returns the position to record after a step, and whether there is any. While the
 // position is held, the one on disk stays. For Secrets it is withdrawn instead: their new states
-// are recorded at once, and a run that resumed before them would tell older ones.
+// are recorded at once, and a run that resumed before them would deliver older ones.
 func (p *resuming) positionAfter(step string) (position string, ok bool) {
 	if p == nil || !p.holdsPosition {
 		return step, true

@@ -46,7 +46,7 @@ func TestScheduleTellsOfMembersAtItsMoments(t *testing.T) {
 	}
 }
 
-// While its source has trouble, a moment waits: it would tell of what was there before.
+// While its source has trouble, a moment waits: it would deliver old states.
 func TestMomentsWaitWhileTheSourceHasTrouble(t *testing.T) {
 	t.Parallel()
 	l, h := newLife(t), new(teller)
@@ -156,7 +156,7 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 	e, stop := l.start(rules, h)
 	l.settled(e)
 	in := e.work().intakes[0]
-	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, and told of nothing
+	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, without events
 	stop()
 	again := new(teller)
 	l.at(0, 9, 0)
@@ -175,8 +175,8 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 	}
 }
 
-// A rule that nobody has told anything yet does not miss a round because a source that it looks into
-// is not there.
+// A rule that has learned nothing yet does not miss a round because a source that it looks into is
+// not there.
 func TestRoundWaitsForWhatARuleLooksInto(t *testing.T) {
 	t.Parallel()
 	l, h := newLooking(t), new(teller)

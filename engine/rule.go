@@ -19,8 +19,8 @@ import (
 // runningRule is a rule of the plan at work, with the lane that it fills and its counters. It has
 // many fields because everything that the engine knows of one rule meets here.
 type runningRule struct {
-	// What each change looks at comes first and together: of many rules, most are in no cache of the
-	// processor.
+	// The fields that each change reads come first, together: of many rules, most are in no cache
+	// of the processor.
 	*plan.Rule
 	lane     *dispatch.Lane
 	tally    *tally.Tally   // nil: the rule has no count
@@ -29,8 +29,7 @@ type runningRule struct {
 	waits    atomic.Int32   // holds that have not been released; see hold
 	occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
 	knowsOwn bool           // the lane recognizes and drops the rule's own changes
-	// id is the name by which the state finds what it has of the rule. A rule that is renamed keeps
-	// it: see former.go.
+	// id is the name of the rule in the state. A rule that is renamed keeps it: see former.go.
 	id        string
 	preparer  *preparer        // completes its deliveries
 	view      *source.Source   // the rule's own source

@@ -34,7 +34,7 @@ spec:
   actions: [{if: object.data.size == "2", apply: {resource: v1/secrets, object: {metadata: {name: copy, namespace: shop}}}}]
 `
 
-// prunes counts how often a rule has looked for what it applied for one object.
+// prunes counts how often a rule has looked for the objects that it applied for one object.
 func (l *life) prunes() *atomic.Int32 {
 	prunes := new(atomic.Int32)
 	l.server.Fail(func(r *http.Request) *metav1.Status {
@@ -46,8 +46,8 @@ func (l *life) prunes() *atomic.Int32 {
 	return prunes
 }
 
-// A rule hears at once that the objects of a withdrawn resource are gone, and prunes an hour later.
-// Neither kill -9 nor a restart makes it sooner or later, and a reload does not, either.
+// A rule learns at once that the objects of a withdrawn resource are gone, and prunes an hour
+// later. Neither kill -9 nor a restart makes it sooner or later, and a reload does not, either.
 func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -119,7 +119,7 @@ func TestSparedIsNoOrphan(t *testing.T) {
 	}
 }
 
-// A rule that changes goes on to spare what it spared. One that prunes no more spares nothing.
+// A rule that changes goes on sparing what it spared. One that no longer prunes spares nothing.
 func TestSparedOverAReload(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)

@@ -45,14 +45,15 @@ type SourceStatus struct {
 	// ResourceVersion is that of the cache. If a source has several informers, it is the oldest of
 	// theirs. It is empty if one of them has listed nothing.
 	ResourceVersion string
-	// LastHeard is when the API server was last heard, for the informer for which that is longest
-	// ago. It is zero if one has not heard it, or the resource is not served.
+	// LastHeard is when an informer last received anything from the API server, for the informer
+	// for which that is longest ago. It is zero if one has received nothing, or the resource is not
+	// served.
 	LastHeard  time.Time
 	Objects    int                   // in the cache
 	Deltas     map[delta.Type]uint64 // handed to rules
 	Pending    int                   // taken from the server but not yet handed to rules
 	Unreadable uint64                // objects that could not be read, and were left out
-	// failures of index expressions; an object counts whenever it is indexed anew
+	// failures of index expressions; an object counts each time that it is indexed
 	IndexErrors uint64
 }
 
@@ -86,8 +87,8 @@ type RuleStatus struct {
 	NextEvent time.Time
 	// Windows is how many windows of its count are open, with changes that count.
 	Windows int
-	// NextRound is when the rule is told of all members again: by its schedule or its resync. It is
-	// zero if it never is.
+	// NextRound is when the rule sees all members again: by its schedule or its resync. It is zero
+	// if it never does.
 	NextRound time.Time
 	// IsScheduled says that NextRound is a moment of the rule's schedule.
 	IsScheduled bool
@@ -207,7 +208,7 @@ func (r *runningRule) failure() string {
 	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, at, f.Attempt, f.Reason)
 }
 
-// failureBefore describes a failure before informd started, of which nobody keeps the reason.
+// failureBefore describes a failure before informd started. Its reason is not kept.
 func (r *runningRule) failureBefore() string {
 	for _, key := range r.lane.Delayed() {
 		if now := r.lane.Look(key); now.HasFirst && now.First.Failures > 0 {

@@ -39,7 +39,7 @@ func TestIsBehind(t *testing.T) {
 		{"9", "9", false},
 		{"", "9", true},
 		{"9", "", false},
-		{"9", "x", false}, // on a server with other versions nobody can tell
+		{"9", "x", false}, // on a server with other versions this is not known
 	}
 	for _, test := range tests {
 		if got := isBehind(test.a, test.b); got != test.want {

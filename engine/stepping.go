@@ -38,8 +38,8 @@ type Stepping struct {
 }
 
 // Stepper drives an Engine on its caller's goroutine, in the time of Options.Clock. It takes the
-// place of everything that Run does with goroutines: what the informers hear it gets from the
-// Hands, and it sends no request. What an event does is decided by the same code.
+// place of everything that Run does with goroutines: the Hands give it what informers receive, and
+// it sends no request. What an event does is decided by the same code.
 //
 // Two things are left out. It does not look for objects that a rule has applied and no longer
 // wants, because there is no cluster to look in. And it does not run the state: records are written

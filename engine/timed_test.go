@@ -26,7 +26,7 @@ func (l *life) pass(e *Engine, d time.Duration) {
 	}
 }
 
-// await waits until the handler has been told n events in all.
+// await waits until the handler has received n events in all.
 func (l *life) await(h *teller, n int) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
@@ -56,7 +56,7 @@ func (l *life) settled(e *Engine) {
 	}
 }
 
-// about returns what was told of a rule, in order.
+// about returns the events of a rule, in order.
 func (h *teller) about(rule string) (told []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +184,7 @@ func TestForOverRestarts(t *testing.T) {
 				t.Errorf("told %q, want %q", names, want)
 			}
 
-			// What was told stays told, and the one that came later has its own time.
+			// Nothing is delivered twice, and the object that came later has its own time.
 			put("left", "2")
 			remove("gone")
 			l.ahead.Add(int64(20 * time.Minute))
@@ -317,7 +317,7 @@ func TestNothingBecomesAMemberWhileTheServerIsAway(t *testing.T) {
 	for e.Status().Sources[0].State != source.Failing {
 		time.Sleep(time.Millisecond)
 	}
-	l.put("left", "2") // informd does not hear of it
+	l.put("left", "2") // informd does not receive it
 	l.pass(e, 2*time.Hour)
 	time.Sleep(2 * timing.Stale)
 	l.expectAbout(h, "long")
@@ -371,8 +371,9 @@ func (l *life) stallWatches(is bool) {
 	})
 }
 
-// A timer does not fire for what an informer believes that hears nothing: an object that recovered
-// while its watch was stalled never lasted. One that did not is a member, because a read confirms it.
+// A timer does not fire by the cache of an informer that receives nothing: an object that recovered
+// while its watch was stalled never lasted. One that did not is a member, because a read confirms
+// it.
 func TestForWaitsUntilTheServerWasHeard(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{1, 100} { // read one by one, and as a whole

@@ -10,7 +10,7 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// Bounds of what is remembered of changes and of attempts, each.
+// Bounds of the remembered changes, and of the remembered attempts.
 const (
 	maxTrail  = 1024      // per rule
 	maxTrails = 32 * 1024 // in all, if that leaves each rule minTrail
@@ -65,8 +65,8 @@ func (a *acted) begin(id string) {
 	a.now[id] = make(map[action.Result]int)
 }
 
-// end says that the actions have ended, and returns what they came to if they have succeeded. What
-// an earlier attempt changed counts as far as it is remembered.
+// end says that the actions have ended, and returns their result if they have succeeded. What an
+// earlier attempt changed counts while it is remembered.
 func (a *acted) end(id string) trail.Verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// What a rule's actions came to follows from all of their results, also of earlier attempts.
+// The verdict on a rule's actions follows from all of their results, also of earlier attempts.
 func TestActed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// labels is a rule that maintains a label from what it looks up.
+// labels is a rule that looks up the value of a label that it maintains.
 const labels = `
 ---
 apiVersion: informd.dev/v1alpha1
@@ -33,7 +33,7 @@ spec: {builtin: log, retry: {backoff: 1ms, attempts: 2}, access: {write: [{resou
 ---
 `
 
-// has reports whether that many events were told.
+// has reports whether that many events were delivered.
 func (h *teller) has(n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *life) patches() *atomic.Int32 {
 	return n
 }
 
-// A rule that changes the cluster waits for what it looks into, until that has been read: it would
-// find nothing, and a nil in a merge patch removes what is there.
+// A rule that changes the cluster waits until the sources that it looks into have been read.
+// Otherwise it would find nothing, and a nil in a merge patch removes a field.
 func TestActingRuleWaitsForMissingSource(t *testing.T) {
 	t.Parallel()
 	looks := strings.TrimPrefix(lookupSources, oneHandler)
@@ -118,7 +118,7 @@ func TestActingRuleWaitsForMissingSource(t *testing.T) {
 	}
 }
 
-// What waits since before a restart waits for what the rule looks into, too.
+// Deliveries from before a restart also wait for the sources that the rule looks into.
 func TestActingRuleWithWaitingDeliveryWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)

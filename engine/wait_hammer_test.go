@@ -61,8 +61,9 @@ func (f *follower) copy() (known map[string]map[string]string, told int) {
 }
 
 // A rule waits while anything happens: informd ends any number of times, and its watch breaks
-// anywhere. In the end the rule hears the outcome. So do three rules next to it: one that does not
-// wait, one whose where selects some of the objects, and one whose where changes all the time.
+// anywhere. In the end the rule has learned the outcome. So do three rules next to it: one that
+// does not wait, one whose where selects some of the objects, and one whose where changes all the
+// time.
 func TestRandomChangesWhileARuleWaits(t *testing.T) {
 	t.Parallel()
 	for _, of := range []schema.GroupVersionResource{configMaps, secrets} {

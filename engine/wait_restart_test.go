@@ -14,7 +14,7 @@ import (
 )
 
 // Changes that come while a rule waits are kept for it, however often informd ends meanwhile. No
-// rule hears anything twice.
+// rule receives anything twice.
 func TestRestartWhileARuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
@@ -49,7 +49,7 @@ func of(rule string, told []string) []string {
 	return slices.DeleteFunc(slices.Clone(told), func(s string) bool { return !strings.HasPrefix(s, rule+" ") })
 }
 
-// A rule that waits hears of an object that came and went by the outcome, and by its last state.
+// A rule that waits learns the outcome of all changes of an object, with the object's last state.
 func TestChangesWhileARuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
@@ -95,7 +95,7 @@ func TestChangesWhileARuleWaits(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
-// A rule that is new, or has another where, waits before it hears what follows from that.
+// A rule that is new, or has another where, waits before it learns what follows from that.
 func TestNewRuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
@@ -171,8 +171,8 @@ func TestRuleThatReadsMoreWaits(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(2)), `zones updated c ["1","2","south"]`, `kinds updated c "ConfigMap"`)
 }
 
-// A new rule may have waited long enough for what it looks into, while of its own objects only the
-// saved parts are there. It hears of whole objects.
+// The sources that a new rule looks into may have settled while of its own objects only the saved
+// parts are there. The rule receives whole objects.
 func TestNewRuleGetsNoPartialObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ resource, keep string }{

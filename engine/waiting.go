@@ -12,13 +12,13 @@ import (
 )
 
 // waiting makes rules of one intake wait until the other sources that they look into have settled.
-// A source has settled when it has synced, or is known to be not served or forbidden. Rules that may
-// act wait until it has synced: see preparer.awaited. Nothing else waits: the informer goes on, with
-// its other rules and its record. So two sources may look into each other.
+// A source has settled when it has synced, or is known to be not served, forbidden or unusable.
+// Rules that may act wait until it has synced: see preparer.awaited. Nothing else waits: the
+// informer goes on, with its other rules and its record. So two sources may look into each other.
 //
 // Meanwhile the rules' lanes collect undecided changes, merged and recorded like any delivery.
 // Nothing is lost, however this run ends. Only rules that see the informer for the first time get
-// no changes. release then tells them about the objects that exist by then.
+// no changes. From release on they learn of the objects that exist by then.
 type waiting struct {
 	in    *intake
 	rules []*runningRule // of the intake; all look into the same sources, and all or none may act
@@ -61,8 +61,8 @@ func (w *waiting) run(ctx context.Context) {
 	}
 }
 
-// release lets the rules decide their waiting changes, and tells those that have seen nothing about
-// the existing objects. The informer calls it between two steps.
+// release lets the rules decide their waiting changes. Those that have seen nothing learn of the
+// existing objects. The informer calls it between two steps.
 func (w *waiting) release(known iter.Seq[*object.Object]) {
 	in := w.in.latest()
 	var unseen []int

@@ -34,7 +34,7 @@ type runningSource struct {
 	failures []*failures // of its indexes; other sources may share them
 }
 
-// dispatcher is a handler's, or that of the rules' own actions.
+// dispatcher is that of a handler, or of the rules' own actions.
 type dispatcher struct {
 	*dispatch.Dispatcher
 	name    string
@@ -99,10 +99,9 @@ func (w *work) intake(planned *plan.Informer) *intake {
 	return nil
 }
 
-// build makes the work of a plan. It shares with before, which is nil at the start, what is the same
-// in both. handlers has one
-// Handler for each handler of the plan. What runs is not touched: if build fails, nothing has
-// changed.
+// build makes the work of a plan. It shares with before, which is nil at the start, what is the
+// same in both. handlers has one Handler for each handler of the plan. What runs is not touched:
+// if build fails, nothing has changed.
 func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) (*work, error) {
 	isStart := before == nil
 	if isStart {

@@ -88,7 +88,7 @@ func (c *cluster) foreign(name string, kind byte) {
 		c.change(name, delta.Added, false)
 	case kind&7 == 0:
 		c.change(name, delta.Deleted, false)
-	case kind&7 == 1: // the rule does not hear of it
+	case kind&7 == 1: // the rule does not receive it
 		c.change(name, delta.Updated, true)
 	default:
 		o.foreign++
@@ -198,7 +198,7 @@ type reconciler struct {
 	last    map[string]handler.Event
 	heard   map[string]bool // by uid: whether the object should exist
 	life    *life
-	// The rule has own actions, too. While they wait for another attempt, it hears of a deletion of
+	// The rule has own actions, too. While they wait for another attempt, it receives a deletion of
 	// its own: see ends.
 	isBoth bool
 }
@@ -291,12 +291,12 @@ func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) er
 
 var names = []string{"web", "db", "api", "job"}
 
-// FuzzActing lets a rule change the objects that it hears of, and others, while somebody else
-// changes them too. The watch overtakes responses and falls behind them. There are conflicts, lost
-// responses and crashes. In every case the rule does not hear of what its process made itself.
-// Events of an object come in order and one at a time. Own actions follow the event that they are
-// about, if the rule has both. In the end the rule has seen to everybody's
-// last change of each object, with a bounded number of conflicts.
+// FuzzActing lets a rule change the objects of its events, and others, while somebody else changes
+// them too. The watch overtakes responses and falls behind them. There are conflicts, lost
+// responses and crashes. In every case the rule does not receive changes that its process made
+// itself. Events of an object come in order and one at a time. Own actions follow the event that
+// they are about, if the rule has both. In the end the rule has seen to everybody's last change of
+// each object, with a bounded number of conflicts.
 func FuzzActing(f *testing.F) {
 	f.Add([]byte{0, 8, 24, 4, 8, 24, 12, 8, 24, 4, 8, 24, 7, 5, 8, 24, 4}, []byte{1, 2, 3, 0, 1, 2})
 	f.Add([]byte{1, 0, 24, 0, 24, 0, 24, 4, 0, 9, 12, 0, 24, 5, 0, 24, 4, 1, 24, 6, 1, 8, 12}, []byte{97, 3, 2, 225, 1, 0, 3, 255, 3})
@@ -353,7 +353,7 @@ func acted(t *testing.T, changes, answers []byte) {
 		return l
 	}
 	l := begin(newShelf(t))
-	// hear lets the watch bring up to most of the events that there are.
+	// hear lets the watch bring further events, at most as many as most says.
 	hear := func(most int) {
 		for range most {
 			c.mu.Lock()

@@ -97,7 +97,7 @@ func (d *Dispatcher) act(
 	if err := actor.Check(&f.event, actions); err != nil {
 		return err
 	}
-	if f.item.Value.Answer.IsAcknowledged() { // own actions are made anew, so only that is recorded
+	if f.item.Value.Answer.IsAcknowledged() { // own actions are made again, so only that is recorded
 		return f.do(ctx, actor, actions)
 	}
 	if f.item.Value.Answer, err = f.lane.answer(actions); err != nil {
@@ -145,7 +145,8 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 }
 
 // repeat performs the actions again that answered f in an earlier attempt. If they cannot be read
-// or are no longer allowed, the attempt continues with the next stage, and the handler is asked.
+// or are no longer allowed, the attempt goes on with the next stages, so the handler gets the event
+// again.
 func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	switch {

@@ -133,7 +133,8 @@ func TestCrashAmidActions(t *testing.T) {
 	})
 }
 
-// If actions fail temporarily, the handler is not asked again unless the object has changed since.
+// If actions fail temporarily, the dispatcher does not ask the handler again unless the object has
+// changed since.
 func TestAnswerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("the API server is away")
@@ -154,7 +155,8 @@ func TestAnswerIsKept(t *testing.T) {
 	})
 }
 
-// An answer that was made of an older object is nobody's failure. The handler is soon asked again.
+// An answer that was made of an older object is nobody's failure. The dispatcher soon asks the
+// handler again.
 func TestStaleActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflict := fmt.Errorf("conflict: %w", ErrStale)
@@ -336,7 +338,7 @@ func TestStaleLetters(t *testing.T) {
 	}
 }
 
-// Nothing that may be a secret is recorded. After a crash the handler is asked again.
+// Nothing that may be a secret is recorded. After a crash the dispatcher asks the handler again.
 func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -432,8 +434,8 @@ func TestRefusedAnswers(t *testing.T) {
 	}
 }
 
-// The handler is asked again if recorded actions are no longer allowed, cannot be read, or have no
-// Actor any more.
+// The dispatcher asks the handler again if recorded actions are no longer allowed, cannot be read,
+// or have no Actor any more.
 func TestUnusableRecordedAnswer(t *testing.T) {
 	good, err := (&Lane{opts: LaneOptions{Store: newShelf(t)}}).answer(patch(handler.Event{Name: "old"}))
 	if err != nil {

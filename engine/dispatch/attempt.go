@@ -35,7 +35,7 @@ type flight struct {
 //	hand        gives the event to the handler, and performs the actions of its answer; then
 //	            returns to prepare if the rule acts itself
 //
-// The last two settle the result.
+// The last two decide the result.
 func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 	f := &flight{job: j}
 	if f.item.Value.Version != "" && !d.isForeign(f) {
@@ -129,7 +129,7 @@ func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
 	d.land(f.job)
 }
 
-// giveUp ends f because of what became of the object since.
+// giveUp ends f because its object has changed or gone since.
 func (d *Dispatcher) giveUp(f *flight) {
 	f.note(trail.Outdated, d.opts.Clock.Now())
 	d.drop(f)
@@ -141,7 +141,7 @@ func (d *Dispatcher) drop(f *flight) {
 	d.land(f.job)
 }
 
-// hand gives f to the handler, and settles it when the handler answers. It does not block.
+// hand gives f to the handler, and ends it when the handler has answered. It does not block.
 func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 	if f.isMade = true; !d.isDry(f) {
 		f.note(trail.Sent, f.began)
@@ -163,8 +163,8 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 	return true
 }
 
-// answered goes on with f when its answer's actions have ended with err. It settles the result, or
-// performs the rule's own actions first. A retry of those does not ask the handler again.
+// answered goes on with f when its answer's actions have ended with err. It ends f, or performs the
+// rule's own actions first. A retry of those does not ask the handler again.
 func (d *Dispatcher) answered(ctx, run context.Context, f *flight, err error) {
 	if err != nil || !f.lane.opts.ActsItself || f.lane.actsNow(&f.item.Value) {
 		d.settle(run, f, err)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// No handler hears of an event before its record is written, also after a change has been merged
+// No handler receives an event before its record is written, also after a change has been merged
 // into an event that waits.
 func TestWrittenBeforeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -162,7 +162,7 @@ func TestNewerChangesOfBoth(t *testing.T) {
 	})
 }
 
-// Own actions that were refused as outdated are made anew, without the handler.
+// Own actions that were refused as outdated are made again, without the handler.
 func TestOutdatedOwnActionsOfBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &both{acted: failing(2, fmt.Errorf("%w: changed", ErrStale))}
@@ -208,7 +208,7 @@ func TestRestartAfterTheAcknowledgement(t *testing.T) {
 }
 
 // While own actions wait for another attempt, the object goes by an action of the handler's answer.
-// The handler does not hear of that. The own actions go on. They are about an object that is gone,
+// The handler does not receive that. The own actions go on. They are about an object that is gone,
 // unless the response to the deletion comes so late that another attempt has succeeded before it.
 func TestOwnDeletionWhileOwnActionsWait(t *testing.T) {
 	for late, last := range map[bool]string{false: "own of2 #1", true: "own of1 #2"} {

@@ -3,9 +3,9 @@
 // There is one [Dispatcher] per handler and one [Lane] per rule. A lane queues the matches that it
 // is offered, and merges those of one object if the rule's delivery says so. The dispatcher takes
 // from its lanes in turn, so a busy rule does not starve the others. It never makes two deliveries
-// at once for one object of one rule. How many it makes at once the handler decides, which knows
-// what it is slow with: see Recipient.Limit. While the handler is not ready, the dispatcher takes
-// nothing, so merging goes on.
+// at once for one object of one rule. The handler decides how many it makes at once, because the
+// handler knows what it is slow with: see Recipient.Limit. While the handler is not ready, the
+// dispatcher takes nothing, so merging goes on.
 //
 // The dispatcher delivers each match at least once, in order per rule and object. A delivery ends
 // when the handler answers with done. It becomes a dead letter when the handler rejects it, when
@@ -14,8 +14,8 @@
 // object only.
 //
 // To this package a handler is a handler.Handler, or a [Submitter] where a goroutine for each event
-// would be a waste. It cannot tell a process from a function. It does not know where matches come
-// from, and sets no time limits of its own.
+// would be a waste. It does not know whether that is a process or a function. It does not know
+// where matches come from, and sets no time limits of its own.
 //
 // An answer may ask for actions, which an [Actor] performs before the delivery is done. A lane may
 // also make actions itself: instead of calling a handler, or once the handler has acknowledged the
@@ -60,8 +60,8 @@ type Recipient struct {
 	Concurrency int
 	// Limit, if set, returns how many deliveries the handler takes at once; the number may change.
 	// The rest stays in the lanes, where it is merged. If isProbe is true, deliveries that seem to
-	// hang take all places but those in which the handler wants to see whether it answers others.
-	// The dispatcher uses them as probe.go says.
+	// hang take all places except a few. In these the handler wants to see whether it answers
+	// others. The dispatcher uses them as probe.go says.
 	Limit func() (n int, isProbe bool)
 	// Grown delivers a token when Limit has grown, other than by an answer. It may be nil.
 	Grown <-chan struct{}
@@ -146,7 +146,7 @@ type Dispatcher struct {
 	// start runs a part of a delivery that must not hold up Run: in a goroutine of its own.
 	start func(func())
 
-	// wake tells Run that there may be something to take. One message is enough for all.
+	// wake wakes Run when a lane may have something to take. One message is enough for all.
 	wake chan struct{}
 	// flights counts the deliveries that have not ended, the goroutines that some of them need, and
 	// the loader.

@@ -33,7 +33,7 @@ type process struct {
 	stop func()
 }
 
-// begin returns a process that continues from what s holds. again was offered before and not
+// begin returns a process that continues from the records in s. again was offered before and not
 // written.
 func begin(t *testing.T, s *shelf, h Recipient, o LaneOptions, again []rule.Match) *process {
 	o.Store = s
@@ -176,10 +176,10 @@ func version(t *testing.T, ev handler.Event) int {
 }
 
 // FuzzLane changes objects while the handler answers in every way. In every case, events of an
-// object come in order and one at a time. In the end the handler has heard the final state of each
-// object, and the deletion of each object that it ever heard of. Under every it has heard each
-// change. That also holds if the process is killed and changes that were not written are offered
-// again. It holds if most of what waits does not fit into memory.
+// object come in order and one at a time. In the end the handler has received the final state of
+// each object, and the deletion of each object that it ever received. Under every it has received
+// each change. That also holds if the process is killed and changes that were not written are
+// offered again. It holds if most waiting deliveries do not fit into memory.
 func FuzzLane(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 2, 8, 0, 8, 0}, []byte{4, 4, 5, 0})
 	f.Add([]byte{1, 0, 8, 2, 8, 0, 8, 0, 9, 1, 9, 2, 3}, []byte{7, 4, 5, 5, 5, 6})
@@ -187,7 +187,7 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte{38, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{71, 8, 2, 16, 6, 24, 16, 7, 8, 5, 8, 16, 8, 5, 7, 6, 5, 16}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{70, 8, 2, 6, 3, 24, 15, 8, 5, 8, 1, 5, 8, 6, 5}, []byte{13, 21, 29, 5, 13, 4, 12})
-	// done but not written as done, then deleted: the handler must hear of the deletion
+	// done but not written as done, then deleted: the handler must receive the deletion
 	f.Add([]byte("0CC%C&7%C"), []byte("0"))
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {

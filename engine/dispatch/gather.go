@@ -18,7 +18,7 @@ import (
 // Gathering are the LaneOptions of a rule whose changes come in groups. What is gathered has
 // records of its own, apart from those of the lane's queue.
 type Gathering struct {
-	// By is the text of what makes the group of a change. It says whether Of of two Gatherings
+	// By is the text that defines the groups. If it is the same for two Gatherings, their Of
 	// returns the same.
 	By string
 	// Wait is the time from the first change of a group to its event, and Every the least time
@@ -28,16 +28,17 @@ type Gathering struct {
 	Of func(delta.Delta) rule.Group
 	// Store records what is gathered. nil records nothing.
 	Store queue.Store[delta.Key, delivery.Delivery]
-	// Told records when a group was told last, and Forget forgets it. They are called between the
-	// Journal's Begin and End. nil records nothing.
+	// Told records the last event of a group, and Forget drops that record. They are called between
+	// the Journal's Begin and End. nil records nothing.
 	Told   func(rule.Group, Told)
 	Forget func(rule.Group)
-	// Ends means that the rule has groups no more: what the Store has comes as single events. What is
-	// offered before that is loaded comes after it, and nothing else is gathered.
+	// Ends means that the rule no longer has groups: changes in the Store come as single events.
+	// Changes that are offered before these are loaded come after them, and nothing else is
+	// gathered.
 	Ends bool
 }
 
-// Told says when a group was told last.
+// Told says when the last event of a group was made.
 type Told struct {
 	At  time.Time
 	Key delta.Key // of the delivery
@@ -56,10 +57,10 @@ const (
 )
 
 const (
-	// maxTold bounds how many groups are told at once, before other changes are let in.
+	// maxTold bounds how many events of groups are made at once, before other changes are let in.
 	maxTold = 100
-	// busyFor is after which time a group looks again whether its last delivery has ended, in case
-	// nobody has said so.
+	// busyFor is the time after which a group looks again whether its last delivery has ended, in
+	// case ended was not called.
 	busyFor = 30 * time.Second
 	// The time between two attempts at loading what was gathered doubles from firstLoadPause on.
 	firstLoadPause = 200 * time.Millisecond
@@ -68,11 +69,11 @@ const (
 	firstGathered = 1 << 62
 )
 
-// gathering is the part of a lane in which changes wait for their group's event. A timer tells the
-// groups that are due: each becomes one delivery, in the lane's queue.
+// gathering is the part of a lane in which changes wait for their group's event. A timer makes the
+// events of the groups that are due: each group becomes one delivery, in the lane's queue.
 //
-// A group is told again only once its last delivery has ended. Meanwhile it gathers on, so that it
-// never has more than one delivery in the queue, and its events are in order.
+// A group has another event only once its last delivery has ended. Meanwhile it gathers on, so that
+// it never has more than one delivery in the queue, and its events are in order.
 //
 // It has many fields because it finds groups and changes in several ways: by time, by group, by
 // object, and by the delivery that they wait for.
@@ -97,11 +98,11 @@ type gathering struct {
 	lost      uint64 // changes that were merged or dropped because of a bound
 	maxGroups int
 	cut       uint64 // groups that were forgotten too early because of a bound
-	resting   int64  // until then nothing is told, as in due: see rest
+	resting   int64  // until then no event is made, as in due: see rest
 	timer     queue.Timer
 	armed     int64 // when the timer fires; valid if isArmed
 	isArmed   bool
-	// unloaded is what only the store has. Until it is loaded, nothing is told.
+	// unloaded is what only the store has. Until it is loaded, no event is made.
 	unloaded []Gathered
 	restored time.Time // when restore was called
 	// loadPause is the time until the next attempt at loading; 0 before the first.
@@ -109,7 +110,7 @@ type gathering struct {
 	inherits  bool // something is still to come from the lane before; see Succeed
 }
 
-// group is what has been gathered of one group, and when it was told last.
+// group is what one group has gathered, and when its last event was made.
 type group struct {
 	id      rule.Group
 	changes list.List // of *gathered; the newest last
@@ -275,8 +276,8 @@ func (g *gathering) unrecord(c *gathered) {
 	}
 }
 
-// schedule sets when a group is told, or when it is forgotten if nothing has been gathered. The
-// caller holds mu.
+// schedule sets when a group's event is made, or when the group is forgotten if it has gathered
+// nothing. The caller holds mu.
 func (g *gathering) schedule(of *group) {
 	id, next := string(of.id[:]), of.told+millis(g.opts.Every)
 	if of.changes.Len() == 0 {
@@ -296,7 +297,7 @@ func (g *gathering) schedule(of *group) {
 	g.due.Put(id, at)
 }
 
-// tell tells the groups that are due, and sets the timer for the next ones.
+// tell makes the events of the groups that are due, and sets the timer for the next ones.
 func (g *gathering) tell() {
 	if g.load(); g.isIncomplete() {
 		return
@@ -354,8 +355,8 @@ func (g *gathering) drop(id rule.Group) {
 	}
 }
 
-// tellGroup makes a delivery of what a group has gathered, and reports whether the group has less
-// now. The caller holds mu.
+// tellGroup makes one delivery of the gathered changes of a group, and reports whether the group
+// has less now. The caller holds mu.
 func (g *gathering) tellGroup(of *group, now int64) bool {
 	id := string(of.id[:])
 	if g.waits(of) {
@@ -480,7 +481,7 @@ func (g *gathering) arm() {
 	g.timer = g.lane.dispatcher.opts.AfterFunc(wait, g.tell)
 }
 
-// restore names what was recorded of the gathered changes, and when groups were told last.
+// restore names the gathered changes that were recorded, and the last events of groups.
 func (g *gathering) restore(changes []Gathered, told map[rule.Group]Told) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -494,7 +495,7 @@ func (g *gathering) restore(changes []Gathered, told map[rule.Group]Told) {
 	g.arm()
 }
 
-// wasTold notes when a group was told last. The caller holds mu.
+// wasTold notes when the last event of a group was made. The caller holds mu.
 func (g *gathering) wasTold(id rule.Group, t Told) {
 	// a time in the future counts as now
 	since := max(0, g.lane.dispatcher.opts.Clock.Now().Round(0).Sub(t.At.Round(0)))
@@ -576,8 +577,8 @@ func (g *gathering) read(of Gathered) (changes []*gathered, err error) {
 	return changes, nil
 }
 
-// adopt puts older changes in front of what has come since. After Ends it passes all of them on, in
-// order, once they are complete. The caller holds mu.
+// adopt puts older changes in front of those that have come since. After Ends it passes all of them
+// on, in order, once they are complete. The caller holds mu.
 func (g *gathering) adopt(loaded []*gathered) {
 	slices.SortFunc(loaded, func(a, b *gathered) int { return cmp.Compare(a.n, b.n) })
 	newer := make(map[rule.Group][]*gathered)
@@ -634,7 +635,6 @@ func (g *gathering) holds(key delta.Key) int {
 	return g.held[key].n
 }
 
-// setDoubt does what Lane.Doubt says.
 // setDoubt does the work of Lane.Doubt. ok is false if g is closed.
 func (g *gathering) setDoubt(on bool) (ok bool) {
 	g.mu.Lock()

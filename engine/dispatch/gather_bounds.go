@@ -13,16 +13,18 @@ import (
 //
 //   - changes of one object merge, even if they are of different groups. The result is of the group
 //     of the newest one, and as old as the oldest. So each object adds one change at most.
-//   - groups are told early, the first that is due first, as fast as the handler takes them.
+//   - events of groups are made early, the first that is due first, as fast as the handler takes
+//     them.
 //
-// defaultMaxGroups bounds the groups. Past it, those are forgotten that have nothing, and are remembered
-// because of Every; first those that would be forgotten first anyway. Their next event may come early.
+// defaultMaxGroups bounds the groups. Past it, the lane forgets groups that have nothing and are
+// remembered because of Every; first those that it would forget first anyway. Their next event may
+// come early.
 //
-// Nothing is told while the lane's queue has as much as it may have under Every. So a handler that
+// No event is made while the lane's queue has as much as it may have under Every. So a handler that
 // takes nothing does not move what is gathered to the queue, where nothing merges.
 const defaultMaxGroups = 100_000
 
-// restFor is how long nothing is told after the handler was found to be behind.
+// restFor is how long no event is made after the handler was found to be behind.
 const restFor = time.Second
 
 // isFull reports whether the gathering passes its bounds with some more items, or is at them. The
@@ -78,8 +80,8 @@ func (g *gathering) isBehind() bool {
 		s.Bytes > cmp.Or(o.MaxBytes, queue.DefaultMaxBytes)
 }
 
-// tellSome tells groups that are due, and others as long as the gathering is full. If it gets
-// nowhere, nothing is told for a while. The caller holds mu.
+// tellSome makes the events of groups that are due, and of others as long as the gathering is full.
+// If it gets nowhere, no event is made for a while. The caller holds mu.
 func (g *gathering) tellSome(now int64) {
 	told := 0
 	for range maxTold {
@@ -100,7 +102,7 @@ func (g *gathering) tellSome(now int64) {
 	}
 }
 
-// next returns the group to tell next, or nil. The caller holds mu.
+// next returns the group whose event comes next, or nil. The caller holds mu.
 func (g *gathering) next(now int64) *group {
 	id, at, ok := g.due.First()
 	switch {

@@ -105,8 +105,8 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 	}
 }
 
-// A group of very many objects is told early while the handler takes its events, and throttled again
-// afterwards.
+// Events of a group of very many objects come early while the handler takes them, and are throttled
+// again afterwards.
 func TestFullGroupIsToldEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &recorder{}
@@ -179,8 +179,8 @@ func TestFullGroupsRestWhileTheHandlerHangs(t *testing.T) {
 	})
 }
 
-// Groups that were told are remembered because of Every, but not without bound, even if the object
-// that they were about is always busy.
+// Groups that had an event are remembered because of Every, but not without bound, even if the
+// object that they were about is always busy.
 func TestRememberedGroupsAreBounded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ type Journal interface {
 	Written(ctx context.Context) error
 	// Await returns when the records of a cut would survive the end of the program, though perhaps
 	// not a loss of power. It gives up after a tenth of a second. The dispatcher calls it before it
-	// hands an event over, so that nobody hears of what may be forgotten.
+	// hands an event over, so that no handler receives an event that may be forgotten.
 	Await(cut uint64)
 }
 

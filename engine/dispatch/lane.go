@@ -49,8 +49,8 @@ type Lane struct {
 	// isPaused is shared by all lanes of the queue: a pause holds for whichever has the rule.
 	isPaused *atomic.Bool
 
-	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so an
-	// old one that somebody still holds keeps none of those in between.
+	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so a
+	// stale reference to an old one does not keep intermediate ones alive.
 	present *atomic.Pointer[Lane]
 
 	opts LaneOptions // most of it is seldom read, so it is not between the others
@@ -125,7 +125,7 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 	return l
 }
 
-// newLane makes a lane that has none of what it shares with its successor.
+// newLane makes a lane without the parts that a lane shares with its successor.
 func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{
 		dispatcher: d, rule: rule, resource: resource, opts: o,
@@ -154,30 +154,30 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 // gathering returns the part in which changes wait for their group's event, or nil.
 func (l *Lane) gathering() *gathering { return l.gathered.Load() }
 
-// StopGathering tells the lane of a rule that has no groups any more where its gathered changes are
-// recorded. They are delivered one by one. It must be called before RestoreGathered.
+// StopGathering sets where gathered changes are recorded, for the lane of a rule that has no groups
+// any more. The lane delivers them one by one. It must be called before RestoreGathered.
 func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(newGathering(l, o)) }
 
-// RestoreGathered tells the lane what was recorded of gathered changes, and when groups were told
-// last. It must be called before the lane is offered anything, and after Restore.
+// RestoreGathered restores the gathered changes that were recorded, and the last events of groups.
+// It must be called before the lane is offered anything, and after Restore.
 func (l *Lane) RestoreGathered(changes []Gathered, told map[rule.Group]Told) {
 	l.gathering().restore(changes, told)
 }
 
-// Restore tells the lane that only the store holds count deliveries of one object. Their numbers
-// lie between first and last, and they take the given bytes in all. The lane loads them when their
-// turn comes, and delivers them in order, before later offers. It must be called before Run and
-// before the lane is offered anything.
+// Restore notes that only the store holds count deliveries of one object. Their numbers lie between
+// first and last, and they take the given bytes in all. The lane loads them when their turn comes,
+// and delivers them in order, before later offers. It must be called before Run and before the lane
+// is offered anything.
 func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64) {
 	l.queue.Restore(key, count, first, last, bytes)
 }
 
-// Renamed tells the lane which names the rule had when deliveries that wait were made, the oldest
-// first. Those keep their ids. It must be called before the lane is offered anything.
+// Renamed sets the names that the rule had when deliveries that wait were made, the oldest first.
+// These deliveries keep their ids. It must be called before the lane is offered anything.
 func (l *Lane) Renamed(former []delivery.Former) { l.former = former }
 
-// Rename tells the lane that its rule had another name until now. What it has keeps its ids. It must
-// be called before the lane is offered anything.
+// Rename notes that the lane's rule had another name until now. The lane's deliveries keep their
+// ids. It must be called before the lane is offered anything.
 func (l *Lane) Rename(from string) {
 	l.former = append(slices.Clone(l.former), delivery.Former{Rule: from, Last: l.queue.Last()})
 }
@@ -185,9 +185,9 @@ func (l *Lane) Rename(from string) {
 // Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
 func (l *Lane) Former() []delivery.Former { return l.former }
 
-// Doubt tells the lane whether matches offered from now on may have been delivered already. After a
-// restart, the API server may repeat changes that the program delivered but did not record before
-// it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
+// Doubt sets whether matches offered from now on may have been delivered already. After a restart,
+// the API server may repeat changes that the program delivered but did not record before it was
+// killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
 func (l *Lane) Doubt(on bool) {
 	l = l.newest()
 	l.queue.Doubt(on)
@@ -220,8 +220,8 @@ func (l *Lane) Offer(m rule.Match) (isOwn bool) {
 	return false
 }
 
-// OfferActions queues the rule's own actions for a change of which its handler, if it has one, is to
-// hear nothing. It is called within the Journal's Begin and End, and never blocks.
+// OfferActions queues the rule's own actions for a change that its handler, if it has one, must not
+// receive. It is called within the Journal's Begin and End, and never blocks.
 func (l *Lane) OfferActions(d delta.Delta) {
 	l.newest().queue.Add(d.Key(), delivery.Delivery{Delta: d, Answer: delivery.Acknowledged})
 }
@@ -254,10 +254,10 @@ func (l *Lane) waiting(key delta.Key) int {
 	return here + away
 }
 
-// Redrive delivers a dead letter of this lane's rule once more, unchanged and ahead of what waits
-// for its object. It has as many attempts as a new event. The caller must accept that later changes
-// of the object may have been delivered by then. Redrive is called within the Journal's Begin and
-// End. If ok is false, the lane is closed and the caller keeps the letter.
+// Redrive delivers a dead letter of this lane's rule once more, unchanged and ahead of the
+// deliveries of its object that wait. It has as many attempts as a new event. The caller must
+// accept that later changes of the object may have been delivered by then. Redrive is called within
+// the Journal's Begin and End. If ok is false, the lane is closed and the caller keeps the letter.
 func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
@@ -311,7 +311,7 @@ func (l *Lane) Holds(key delta.Key) bool {
 	return l.queue.Holds(key) || l.gathers() && l.gathering().holds(key) > 0
 }
 
-// Stats returns what the lane holds, apart from what it gathers.
+// Stats returns what the lane holds, apart from gathered changes.
 func (l *Lane) Stats() queue.Stats {
 	s := l.queue.Stats()
 	if l.gathering() != nil {

@@ -57,7 +57,7 @@ type LetterBox struct {
 	byRule  map[string]int           // how many letters; guarded by mu
 	bytes   int64                    // guarded by mu
 	evicted uint64                   // guarded by mu
-	// unmarked holds the letters that are not Delivered yet, by what they are about; guarded by mu.
+	// unmarked holds the letters that are not Delivered yet, by subject; guarded by mu.
 	unmarked map[subject][]*list.Element
 	// hasUnmarked is set while unmarked holds something; written under mu.
 	hasUnmarked atomic.Bool

@@ -17,7 +17,7 @@ const (
 type hungry struct {
 	mu    sync.Mutex // a leaf: may be taken with other locks held
 	lanes []*Lane    // guarded by mu
-	// wake tells the loader that there is a lane. One message is enough for all.
+	// wake wakes the loader when lanes has one. One message is enough for all.
 	wake chan struct{}
 }
 

@@ -30,7 +30,7 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	}
 	if takesIn {
 		newer.Payload, newer.Stale = waiting.Payload, true
-		// a rule's own actions are decided anew, unless what went on would be counted again
+		// a rule's own actions are decided again, unless that would count the change twice
 		newer.Undecided = l.actsNow(&waiting) && l.opts.Count == nil
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)

@@ -20,7 +20,7 @@ const (
 	maxSettle = 250 * time.Millisecond
 )
 
-// owned tells a lane's own changes from others, with LaneOptions.Own.
+// owned distinguishes a lane's own changes from others, with LaneOptions.Own.
 //
 // A change is unsettled while the rule has a write to the object under way that began before the
 // change came. Until that write ends, nobody knows who made the change. Unsettled changes wait in

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// writes is an Own that knows what a test tells it.
+// writes is an Own that knows the writes that a test adds.
 type writes struct {
 	mu      sync.Mutex
 	mine    map[string]bool     // versions
@@ -86,7 +86,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 	return ids
 }
 
-// A response that comes before the change itself settles the change at once.
+// If the response comes before the change itself, it is known at once who made the change.
 func TestOwnChangeIsDropped(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
@@ -176,7 +176,7 @@ func TestUnsettledForeignChange(t *testing.T) {
 }
 
 // A change waits only for the writes that may have made it. So a rule that writes all the time
-// still hears of others' changes.
+// still receives others' changes.
 func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
@@ -269,7 +269,7 @@ func TestUnsettledChangesAreRecorded(t *testing.T) {
 	})
 }
 
-// An undecided change is settled before it is decided.
+// An undecided change is decided only once it is known who made it.
 func TestUnsettledAndUndecided(t *testing.T) {
 	decided := 0
 	got := told(t, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
@@ -288,7 +288,7 @@ func TestUnsettledAndUndecided(t *testing.T) {
 	equal(t, "decided", decided, 1)
 }
 
-// A change that is not settled yet does not occupy a slot of the handler.
+// A change does not occupy a slot of the handler while nobody knows who made it.
 func TestUnsettledChangesTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()

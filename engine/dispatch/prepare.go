@@ -83,7 +83,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// beginActs notes what the rule's own actions, which are made, will have done.
+// beginActs notes what f has done once the rule's own actions, which are made, have succeeded.
 func (d *Dispatcher) beginActs(f *flight, p delivery.Prepared) {
 	f.isMade = true
 	switch {
@@ -190,8 +190,8 @@ type preparedItem struct {
 	isNew bool
 }
 
-// regroup makes f the event of what could be made of its items. It counts those that have just been
-// decided. It ends the attempt if nothing is left.
+// regroup makes f the event of those of its items that could be made. It counts those that have
+// just been decided. It ends the attempt if nothing is left.
 func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
 	v, queue := &f.item.Value, f.lane.queue
 	doesNotCount := func(i preparedItem) bool {
@@ -235,7 +235,7 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 	return false
 }
 
-// afterwards says of an error that the handler was done with the event before, if it was.
+// afterwards adds to an error that the handler was done with the event before, if it was.
 func afterwards(v *delivery.Delivery, err error) error {
 	if err == nil || !v.Answer.IsAcknowledged() {
 		return err

@@ -2,14 +2,15 @@ package dispatch
 
 // probes chooses the deliveries that go to a handler while others seem to hang and take its places:
 // see Recipient.Limit. The handler goes on as soon as it answers one of them. Objects that hang
-// often come together, so the next in turn is a bad choice. What became ready since the last probe
-// is the best. Without that, a probe takes any object that waits; only a few do, because as long as
-// nothing is answered, all of them may hang, and something new would find no place.
+// often come together, so the next in turn is a bad choice. The best choice is an object that
+// became ready since the last probe. Without one, a probe takes any object that waits. Only a few
+// probes do so: as long as nothing is answered, all of them may hang, and a new object would find
+// no place.
 //
 // Dispatcher.mu guards probes.
 type probes struct {
 	fresh   *Lane // where something became ready since the last probe; nil: nowhere
-	unheard int   // probes since a delivery ended, with what had waited
+	unheard int   // probes since a delivery ended, with objects that had waited
 }
 
 // maxUnheard bounds probes.unheard.

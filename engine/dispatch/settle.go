@@ -48,10 +48,10 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	if o.result == Done && f.does == trail.Idle && d.to.Handler == nil {
 		o.result = Idle
 	}
-	if o.result == Lost { // what the handler hung with goes after what it had just got
+	if o.result == Lost { // events that hung go after those that the handler had just got
 		o.after = max(o.after, min(o.at.Sub(f.began), maxHungFor))
 	}
-	// a rule that acts alone makes its actions anew
+	// a rule that acts alone makes its actions again
 	if o.result != Retried || f.lane.opts.ActsItself && d.to.Handler == nil {
 		o.delivery.Answer = nil
 	}
@@ -119,7 +119,7 @@ func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 	return verdicts[o.result]
 }
 
-// report remembers and logs the outcome, and tells the observer.
+// report remembers and logs the outcome, and notifies the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
 	reason, isConfidential := f.lane.reasonOf(o)
 	f.noteWith(d.verdict(f, o), o.at, reason, isConfidential)

@@ -76,7 +76,7 @@ func (s *shelf) isRecording() bool {
 	return s.recording[goroutine()] > 0
 }
 
-// goroutine returns what tells the calling goroutine from others.
+// goroutine returns a text that distinguishes the calling goroutine from others.
 func goroutine() string {
 	stack := make([]byte, 64)
 	name, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "[")
@@ -196,7 +196,7 @@ func (s *shelf) all() (out []record) {
 	return out
 }
 
-// ids returns the ids of what is recorded.
+// ids returns the ids of the records.
 func (s *shelf) ids() (ids []string) {
 	for _, w := range s.all() {
 		ids = append(ids, w.Value.Delta.ID("r"))
@@ -214,7 +214,7 @@ func (s *shelf) kill() *shelf {
 	return next
 }
 
-// restore tells a new lane what s holds.
+// restore restores a new lane from s.
 func (s *shelf) restore(l *Lane) {
 	type span struct {
 		count       int

@@ -15,7 +15,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// recorded returns a dispatcher with one lane that s records, and starts from what s holds.
+// recorded returns a dispatcher with one lane that s records, and that starts from the records in
+// s.
 func recorded(s *shelf, h handler.Handler, dead DeadLetters, o LaneOptions) (*Dispatcher, *Lane) {
 	d := New(Recipient{Name: "h", Handler: h, Retry: Retry{MaxBackoff: time.Hour, Backoff: time.Minute}}, dead, Options{Journal: s})
 	o.Store = s

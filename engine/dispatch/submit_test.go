@@ -114,7 +114,7 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// When Run ends, events that are not answered in time learn that from their context.
+// When Run ends, the contexts of events that are not answered in time end.
 func TestSubmitDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox

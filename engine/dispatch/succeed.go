@@ -68,7 +68,7 @@ type inheritance struct {
 }
 
 // bequeath closes g, and has offers go to the heir's lane. It returns what g has in memory, and
-// hands over what only the store has. The heir tells nothing until inherit is called. It is called
+// hands over what only the store has. The heir makes no event until inherit is called. It is called
 // within the Journal's Begin and End.
 func (g *gathering) bequeath(heir *gathering) *inheritance {
 	g.mu.Lock()
@@ -94,7 +94,7 @@ func (g *gathering) bequeath(heir *gathering) *inheritance {
 	return left
 }
 
-// inherit takes up what the gathering of the lane before, with these options, has left.
+// inherit takes over what the gathering of the lane before, with these options, has left.
 func (g *gathering) inherit(left *inheritance, before *Gathering) {
 	isSame := !before.Ends && !g.opts.Ends && before.By == g.opts.By
 	for _, c := range left.changes {

@@ -34,7 +34,7 @@ func TestSuccessorDeliversWhatWaits(t *testing.T) {
 		l.Offer(updated("a", "ua", 2))
 		l.Offer(added("b", "ub", 3))
 		next := two.Succeed(l, l.rule, LaneOptions{Every: true}, false)
-		l.Offer(updated("b", "ub", 4)) // by who has not heard of it
+		l.Offer(updated("b", "ub", 4)) // by a caller that still has the old lane
 		next.Offer(updated("a", "ua", 5))
 		synctest.Wait()
 		equal(t, "at the first", first.ids(), []string{"r/ua/added/1"})

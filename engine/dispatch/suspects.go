@@ -65,7 +65,7 @@ func (s *suspects) landed(j job) {
 // wait reports whether a held suspect may go now.
 func (s *suspects) wait() bool { return s.first() >= 0 }
 
-// giveUp returns the held suspects of a lane, and holds them no more.
+// giveUp returns the held suspects of a lane, and no longer holds them.
 func (s *suspects) giveUp(lane *Lane) (held []job) {
 	for _, j := range s.held {
 		if j.lane == lane {

@@ -101,7 +101,7 @@ func (w *objects) recorded(mark, now time.Time) time.Time {
 }
 
 // restore sets the mark of an object that another process recorded. A time in the future, from
-// before the clock was set, begins anew.
+// before the clock was set, counts as now.
 func (w *objects) restore(of *object.Object, mark, now time.Time) {
 	if !w.origin.IsZero() {
 		mark = now.Add(-max(0, now.Round(0).Sub(mark)))

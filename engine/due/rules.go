@@ -75,9 +75,9 @@ func (r *Rules) Apply(waits []evaluate.Wait) (earlier bool) {
 	return earlier
 }
 
-// Restore takes up what waited for rules when the state was saved. inside has what was recorded
-// beside each object. known are the rules that take up theirs, by ID. What waits for a rule that is
-// not timed any more is due at once.
+// Restore restores what waited for rules when the state was saved. inside has what was recorded
+// beside each object. known are the rules for which it does so, by ID. What waits for a rule that
+// is not timed any more is due at once.
 func (r *Rules) Restore(
 	all []*object.Object, inside map[delta.Key][]string, known map[string]int, now time.Time,
 ) {
@@ -120,7 +120,7 @@ func (r *Rules) Carry(i int, old *Rules, j int) {
 	}
 }
 
-// Succeed makes totals count what waits here, and no more what waited in old only.
+// Succeed makes totals count what waits here, and no longer what waited only in old.
 func (r *Rules) Succeed(old *Rules) {
 	for _, was := range old.all {
 		isHere := func(e entry) bool { return e.objects == was.objects }

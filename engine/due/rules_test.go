@@ -108,7 +108,7 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// A rule that is not timed any more takes up what waited for it, and that is due at once.
+// What waited for a rule that is not timed any more is due at once.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	var r due.Rules

@@ -16,8 +16,8 @@ type Change struct {
 	Matches []Match
 	// Failures are the expressions that failed. The rest of the Change is valid nevertheless.
 	Failures []Failure
-	// Declined are the changes that rules have looked at and do not select, as far as anybody would
-	// ask why: not those of objects that where leaves out.
+	// Declined are the changes that rules have looked at and do not select. Those of objects that
+	// where leaves out are not among them: nobody asks why.
 	Declined []Declined
 	// Waits are the new marks of objects for timed rules.
 	Waits []Wait

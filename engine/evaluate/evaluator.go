@@ -119,7 +119,7 @@ func (e *Evaluator) match(i int, standing Standing, s Step, c *Change) {
 	e.decide(i, standing, m, ok, err, version, c)
 }
 
-// hears reports whether the rule hears of the step at all, besides its membership.
+// hears reports whether the rule sees the step at all, besides its membership.
 func (r *Binding) hears(s Step) bool {
 	return !r.OnlyInRounds || s.Delta.Type != delta.Synced || s.Round != nil
 }
@@ -257,7 +257,7 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	}
 	e.scope.Enter(r.Caches, now)
 	m, ok, err := Decide(r.Rule, d, isIdentity, e.scope)
-	if m.Undecided { // whoever decides it hears of the failure
+	if m.Undecided { // whoever decides it reports the failure
 		err = nil
 	}
 	if !ok {

@@ -24,7 +24,8 @@ type Measured struct {
 func (m *Measured) Gone(o *object.Object) { m.Object, m.Samples = o, m.Samples[:0] }
 
 // Measure sets what an object contributes to gauges once c is committed. tree is as in [Step].
-// hears says that a rule has seen the object: a timed rule has none inside that it has not.
+// hears says that a rule has seen the object: a timed rule has no object inside that it has not
+// seen.
 func (e *Evaluator) Measure(
 	gauges []Gauge, o *object.Object, tree any, hears func(rule int) bool, c *Change,
 ) {

@@ -54,7 +54,7 @@ func (e *Evaluator) decide(
 	case ok && !standing.Undecided:
 		var failure error
 		m, ok, failure = r.Decide(d, e.scope)
-		if !m.Undecided { // whoever decides it hears of the failure
+		if !m.Undecided { // whoever decides it reports the failure
 			err = errors.Join(err, failure)
 		}
 		if !ok {

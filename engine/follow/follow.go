@@ -32,8 +32,9 @@
 //
 // Rules that know only parts of objects are the exception to turns. A part cannot be delivered, and
 // expressions may read what it lacks, so such rules take no step before the informer has caught up.
-// Until they have learned all, the cut with the parts must stay on disk, and what is new is held in memory:
-// from new states nobody could tell what the rules had inside. So they learn all at once, to end that soon.
+// Until they have learned all, the cut with the parts must stay on disk, and what is new is held in
+// memory: new states do not show what the rules had inside. So they learn all at once, to end that
+// soon.
 package follow
 
 import (

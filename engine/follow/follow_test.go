@@ -8,8 +8,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// A rule that follows an informer learns that an object is gone which it had inside elsewhere, unless it
-// has it inside here.
+// A rule that follows an informer learns that an object that it had inside elsewhere is gone,
+// unless it has the object inside here.
 func TestDeparted(t *testing.T) {
 	t.Parallel()
 	old, is := object.FromIdentity("shop", "a", "1", "1"), object.FromIdentity("shop", "a", "1", "2")

@@ -12,9 +12,9 @@ import (
 )
 
 // Set keeps what the objects of one informer contribute to gauges. A step measures its object. All
-// others are measured in turns: those that the informer had before a gauge came, and those of which
-// a timed rule is told. Until that is done the gauges are not shown. The informer's lock guards a
-// Set.
+// others are measured in turns: those that the informer had before a gauge came, and those that a
+// timed rule has just taken in or lost. Until that is done the gauges are not shown. The informer's
+// lock guards a Set.
 //
 // The nil Set has no gauges.
 type Set struct {
@@ -29,7 +29,7 @@ type Set struct {
 	change   evaluate.Change     // reused for each object of a turn
 }
 
-// Rules are the rules of the informer, as far as gauges are over their members.
+// Rules answer for the rules of the informer, because gauges may be over their members.
 type Rules struct {
 	Evaluator *evaluate.Evaluator
 	// Hears reports whether a rule has seen an object.
@@ -84,7 +84,7 @@ func (s *Set) End() {
 	}
 }
 
-// TakeOver takes up the parts of the Set before, and has all objects measured for gauges that are
+// TakeOver takes over the parts of the Set before, and has all objects measured for gauges that are
 // new here. known are the objects of the informer. Before it has caught up, CaughtUp has them
 // measured.
 func (s *Set) TakeOver(old *Set, known iter.Seq[*object.Object], caughtUp bool) {
@@ -155,7 +155,7 @@ func (s *Set) Apply(c *evaluate.Change) {
 	}
 }
 
-// Later has an object measured that a rule has been told of, or was told is gone. It reports
+// Later has an object measured that a rule has just taken in or lost, between steps. It reports
 // whether a turn has to do that.
 func (s *Set) Later(o *object.Object) bool {
 	if s == nil || !s.hasTimed {

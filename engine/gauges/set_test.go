@@ -136,7 +136,7 @@ func TestTurns(t *testing.T) {
 	w.expect(w.gauge, true)
 }
 
-// A Set takes up the gauges of the one before, and has all objects measured for others.
+// A Set takes over the gauges of the one before, and has all objects measured for others.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,8 +5,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Orphaned returns the deletion of an object that went while nobody looked, and of which nothing but
-// the name is known. Its mark stands in for the uid, so that the event has an id of its own.
+// Orphaned returns the deletion of an object that went while nobody looked. Only its name is known.
+// Its mark stands in for the uid, so that the event has an id of its own.
 func (r *Rule) Orphaned(key delta.Key) delta.Delta { return r.deletion(key, "") }
 
 // IsOrphaned reports whether Orphaned made d. While it waited, the object may have come, perhaps

@@ -28,7 +28,7 @@ const (
 	firstLookWait = 10 * time.Second       // after a look that failed; it doubles
 	maxLookWait   = 10 * time.Minute
 	lookAgain     = 30 * time.Minute // while some were left in place, or being pruned
-	maxGone       = 500              // source objects that the rule hears of at once
+	maxGone       = 500              // source objects that the rule learns of at once
 	looksPerSec   = 50               // source objects looked for
 	maxNamed      = 3                // orphans that a report names
 	maxMarks      = 8                // source objects that a command lists by their labels
@@ -39,14 +39,14 @@ const (
 // state was lost, or if there is none, and the object went meanwhile.
 //
 // It looks after a start, in the background, when the rule is at rest, and again until it finds
-// nothing. An orphan whose source object does not exist in the cluster is pruned: the rule hears
-// that this object is deleted, in order with all that it hears of it later. Before it prunes, the
+// nothing. An orphan whose source object does not exist in the cluster is pruned: the rule learns
+// that this object is deleted, in order with all that it learns of it later. Before it prunes, the
 // preparer makes sure that the object still does not exist.
 //
 // An orphan whose source object exists may belong to another informd with a rule of the same name,
 // which selects other objects. It stays, and is reported. So does an orphan whose source object may
 // not be read. So does one of a rule that does more than prune on a deletion, because the object's
-// last state is not known. What the rule has spared is none: see [Spared].
+// last state is not known. What the rule has spared is no orphan: see [Spared].
 type Orphans struct {
 	rule   *Rule
 	spared *Spared

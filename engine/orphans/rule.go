@@ -27,8 +27,8 @@ type Rule struct {
 	Lane   func() Lane
 	// IsHeld reports whether the rule still waits for sources, or catches up.
 	IsHeld func() bool
-	// Depart has the rule learn that objects are deleted which do not exist in the cluster, and of
-	// which nothing is known but the name. It returns those of them that its informers do not have.
+	// Depart has the rule learn that objects which do not exist in the cluster are deleted. Only
+	// their names are known. It returns those of them that its informers do not have.
 	Depart func(ctx context.Context, gone []delta.Key) (departed map[delta.Key]bool)
 	// Offer offers the lane to prune for an object that was spared, unless the rule selects it by now,
 	// and calls done in the same cut. If the rule is gone, it does nothing and returns false.

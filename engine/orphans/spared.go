@@ -36,7 +36,7 @@ type Spared struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
 	notes Notes
-	poke  chan struct{} // capacity 1; signals that there is more
+	poke  chan struct{} // capacity 1; signals that more is spared
 
 	// mu guards the fields below. It is taken within the state's cut, before memory.mu of the engine and
 	// the state's own locks.
@@ -66,7 +66,7 @@ func sparedNote(key delta.Key) string { return sparedPrefix + key.Namespace + "/
 
 const sparedPrefix = "prune "
 
-// Restore takes up what the run before has spared, from all of its notes of the rule by name. It is
+// Restore restores what the run before has spared, from all of its notes of the rule by name. It is
 // called before the rule runs. The receiver may be nil.
 func (s *Spared) Restore(notes iter.Seq2[string, []byte]) {
 	if s == nil {
@@ -109,7 +109,7 @@ func (s *Spared) put(key delta.Key, at time.Time) {
 	}
 }
 
-// forget spares an object no more. It is called within a cut.
+// forget no longer spares an object. It is called within a cut.
 func (s *Spared) forget(key delta.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *Spared) Run(ctx context.Context) {
 	}
 }
 
-// Prune has the rule prune for what is due, and returns when something is due again; zero means
-// never.
+// Prune has the rule prune for the objects that are due, and returns when something is due again;
+// zero means never.
 func (s *Spared) Prune(ctx context.Context) (next time.Time) {
 	s.mu.Lock()
 	rule, now := s.rule, s.clock.Now()

@@ -29,7 +29,7 @@ type Changes struct {
 // Names are those of handlers, or metrics, that are new, change and are gone.
 type Names struct{ Added, Changed, Gone []string }
 
-// Rule says how a rule would change, and what it would be given at once, before its when and events.
+// Rule says how a rule would change, and what it would receive at once, before its when and events.
 type Rule struct {
 	Name   string
 	Former string // the name that it has until now; empty unless the change renames it
@@ -37,13 +37,13 @@ type Rule struct {
 	// In is how many objects come in or stay in, and are delivered as Synced; Out how many fall out,
 	// and are delivered as Deleted. Pending is how many begin to wait.
 	In, Out, Pending int
-	// Lists says that the rule would also be given what informers list that are yet to begin, or have
-	// to keep more of their objects.
+	// Lists says that the rule would also receive what informers list that are yet to begin, or
+	// have to keep more of their objects.
 	Lists bool
 	// Dropped is how many deliveries that wait would be dropped.
 	Dropped int
-	// Untold says that the rule selects Synced, and would still be given nothing of objects as they
-	// are.
+	// Untold says that the rule selects Synced, and would still receive nothing about objects as
+	// they are.
 	Untold bool
 	// Leaves says that the rule would be gone and prunes: what it has applied stays.
 	Leaves bool

@@ -140,8 +140,8 @@ func TestCatchingUp(t *testing.T) {
 	}
 }
 
-// A rule that returns to an informer while it learns that it has left that has changed, whatever it was
-// catching up with.
+// A rule that returns to an informer while it still learns that it has left it counts as Changed,
+// whatever it was catching up with.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	const where = `object.kind == "A"`

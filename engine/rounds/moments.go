@@ -9,9 +9,9 @@ import (
 	"github.com/informd/informd/engine/timing"
 )
 
-// Moments keeps moments of schedules in order that were due before this run: those that it has to
-// make up for, and those whose deliveries the run before has left. Of two rules about the same
-// object, the later moment waits for that object until the earlier one is answered or a dead
+// Moments keeps the order of scheduled moments that were due before this run: those that it has to
+// make up for, and those whose deliveries the run before has left. If two rules are about the same
+// object, the later moment waits with that object until the earlier one is answered or a dead
 // letter, at most maxHeld. Rules without a source count as being about the same object.
 //
 // The nil Moments knows of none. It is safe for concurrent use.

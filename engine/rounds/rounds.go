@@ -26,7 +26,7 @@ type Informer struct {
 type Rounds struct {
 	of    Informer
 	rules []Rule // by their position at the informer
-	// done are the numbers, by rule, up to which another run has told its rounds.
+	// done are the numbers, by rule, up to which the rule has seen its rounds in another run.
 	done map[int]int64
 }
 
@@ -64,7 +64,7 @@ func (r *Rounds) Timetables() (tables []timing.Timetable) {
 	return tables
 }
 
-// Done returns the number of the round up to which another run has told a rule its rounds.
+// Done returns the number of the round up to which a rule has seen its rounds in another run.
 func (r *Rounds) Done(rule int) int64 { return r.done[rule] }
 
 // Round implements source.Consumer. It records the round for each rule that sees it, so that the
@@ -112,8 +112,8 @@ func (r *Rounds) note(rule Rule, is last) {
 	r.of.Notes.PutNote(records.Note{Rule: rule.ID(), Name: nameOf(r.of.ID), Value: value})
 }
 
-// Restore takes up the rounds of the run before. A rule that is new, and one whose schedule
-// has changed, begin now. That is recorded, because their first round may fall into a later run.
+// Restore restores the rounds of the run before. A rule that is new, and one whose schedule has
+// changed, begin now. That is recorded, because their first round may fall into a later run.
 //
 // saved returns a note of a rule. Rules may share a timetable and not have had the same rounds. The
 // informer then goes on from the earliest, which Restore hands to resume, and Done leaves out the
@@ -191,7 +191,7 @@ func (r *Rounds) last(rule Rule, saved func(rule, note string) ([]byte, bool)) (
 	return is, ok
 }
 
-// Carry takes up what old has done for its rule j, which goes on as the rule i.
+// Carry takes over what old has done for its rule j, which goes on as the rule i.
 func (r *Rounds) Carry(i int, old *Rounds, j int) {
 	if old.rules[j].Plan().Rounds == r.rules[i].Plan().Rounds {
 		r.done[i] = old.done[j]

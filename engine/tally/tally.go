@@ -34,7 +34,7 @@ type Tally struct {
 	windows *count.Windows // guarded by mu
 	isGone  bool           // the rule is gone: nothing is recorded any more; guarded by mu
 
-	lost atomic.Int64 // windows that had to go, since the last Full
+	lost atomic.Int64 // windows that were dropped because of a bound, since the last Full
 }
 
 // maxLate is how long after it happened a change may come to a rule whose count has an at. It is in
@@ -97,7 +97,8 @@ func (t *Tally) Have(of count.Value, now time.Time) int {
 	return t.windows.Have(of, now)
 }
 
-// Full returns ErrFull if windows had to go since it was last called. The receiver may be nil.
+// Full returns ErrFull if windows were dropped because of a bound since it was last called. The
+// receiver may be nil.
 func (t *Tally) Full() error {
 	if t == nil || t.lost.Swap(0) == 0 {
 		return nil
@@ -120,8 +121,8 @@ func IsNote(name string) bool {
 	return name == textNote || strings.HasPrefix(name, textNote+" ")
 }
 
-// Restore takes up windows from their notes, and reports whether they are of the same count. What
-// cannot be read is left out: its window begins anew. The receiver may be nil.
+// Restore restores windows from their notes, and reports whether they are of the same count. It
+// leaves out what it cannot read: that window starts empty. The receiver may be nil.
 func (t *Tally) Restore(notes map[string][]byte) (isSame bool) {
 	if t == nil || string(notes[textNote]) != t.count.Text() {
 		return false
@@ -138,7 +139,7 @@ func (t *Tally) Restore(notes map[string][]byte) (isSame bool) {
 	return true
 }
 
-// Forget drops the record of what was counted. It is called within a cut. The receiver may be nil.
+// Forget drops the records of the count. It is called within a cut. The receiver may be nil.
 func (t *Tally) Forget() {
 	if t == nil || t.notes == nil {
 		return
@@ -151,7 +152,7 @@ func (t *Tally) Forget() {
 	}
 }
 
-// End has nothing recorded any more. The receiver may be nil.
+// End stops recording. The receiver may be nil.
 func (t *Tally) End() {
 	if t == nil {
 		return
