@@ -102,6 +102,13 @@ func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
 			u.held = nil
 		}
 	})
+	if in.isStepped {
+		in.informer.Visit(func(known iter.Seq[*object.Object]) {
+			is := in.latest()
+			is.catchUpAll(known, slices.Clone(is.learns.catchUps)...)
+		})
+		return
+	}
 	in.informer.Wake()
 	again := in.clock.Now()
 	for !again.IsZero() && !in.informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns

@@ -212,8 +212,9 @@ func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Cha
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	in.learns.caughtUp = true
 	in.gauges.CaughtUp(known)
-	if in.isStepped {
-		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
+	if in.isStepped { // otherwise Tick gives the turns, once nothing is held any more
+		isHeld := func(u *catchUp) bool { return len(u.held) > 0 }
+		in.catchUpAll(known, slices.DeleteFunc(slices.Clone(in.learns.catchUps), isHeld)...)
 	}
 	p := in.learns.resuming
 	late := func(i int) bool { return p.isLate(i) }
