@@ -123,7 +123,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// A pod that is pending for five minutes is told once, whatever happens to informd meanwhile.
+// A pod that is pending for five minutes is delivered once, whatever happens to informd meanwhile.
 func TestForAndRestarts(t *testing.T) {
 	t.Parallel()
 	const where = `, where: object.data.size == "1", for: 5m`

@@ -56,7 +56,7 @@ type Simulation struct {
 	away        map[schema.GroupVersionResource]*away
 }
 
-// away is a resource that is not served, or of which nothing is heard.
+// away is a resource that is not served, or whose changes do not arrive.
 type away struct {
 	isUnserved, isWithdrawn bool
 	missed                  []change
@@ -379,7 +379,7 @@ func (s *Simulation) Unserve(source string, isWithdrawn bool) error {
 	return nil
 }
 
-// Serve ends Unserve: the informers list what there is now.
+// Serve ends Unserve: the informers list the current objects.
 func (s *Simulation) Serve(source string) error {
 	resource, err := s.resource(source)
 	if err != nil {
