@@ -229,7 +229,7 @@ func (c *collector) granting(verb string, w write, object *rule.Template) {
 	}
 }
 
-// roleRef returns the kind and name of the role that a binding refers to, each empty unless constant.
+// roleRef returns the kind and name of the role that a binding refers to; "" if not constant.
 func roleRef(object *rule.Template) (kind, name string) {
 	if object == nil {
 		return "", ""

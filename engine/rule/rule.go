@@ -1,7 +1,7 @@
 // Package rule decides which changes a rule selects, and as what: first membership by where, then
 // the type of the change, then when, then the payload. Each decision is a function of the change
-// and of the caches that the rule may look into. A Rule keeps no state, so membership can be decided
-// again at any time from an object's bytes.
+// and of the caches that the rule may look into. A Rule keeps no state, so membership can be
+// decided again at any time from an object's bytes.
 package rule
 
 import (

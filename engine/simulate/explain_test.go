@@ -256,8 +256,8 @@ func TestExplainActions(t *testing.T) {
 	b.explains("always", "Its last change (deleted), 2s ago, was not delivered: the change before it still waited, and they cancelled each other out.")
 }
 
-// The objects that a rule looked up for its last event may have changed. The explanation says why the
-// rule did nothing without values, and says that the values it shows are the current ones.
+// The objects that a rule looked up for its last event may have changed. The explanation then gives
+// the reason why the rule did nothing without values, and says that values it shows are current.
 func TestExplainActionsThatLookUp(t *testing.T) {
 	t.Parallel()
 	b := simulation(t, Options{}, sizes,

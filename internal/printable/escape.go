@@ -28,8 +28,8 @@ func Escape(s string) string {
 }
 
 // JSON returns valid JSON in which strings have \uXXXX in place of characters that a terminal would
-// act on, as encoding/json writes it for ASCII's control characters. To a decoder it is the same. It
-// returns text itself, or a changed copy.
+// act on, as encoding/json writes it for ASCII's control characters. To a decoder it is the same.
+// It returns text itself, or a changed copy.
 func JSON(text []byte) []byte {
 	at := obeyed(text)
 	if at < 0 {
