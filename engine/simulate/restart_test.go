@@ -130,7 +130,7 @@ func TestForAndRestarts(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		restart Restart
-		want    time.Duration // after which the rule hears of the object, from the restart on
+		want    time.Duration // from the restart until the rule delivers the object
 	}{
 		{"at once", Restart{}, 2 * time.Minute},
 		{"while it would have been told", Restart{Down: 10 * time.Minute}, 0},

@@ -339,7 +339,7 @@ func (s *Simulation) Relist(historyLost bool) error {
 	return nil
 }
 
-// Stall has nothing be heard of a source's resource, while other watches go on. Until Relist, changes
+// Stall silences the watch of a source's resource, while other watches go on. Until Relist, changes
 // of its objects are not seen.
 func (s *Simulation) Stall(source string) error {
 	resource, err := s.begone(source, &away{})

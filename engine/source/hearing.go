@@ -35,7 +35,7 @@ type hearing struct {
 	reached atomic.Pointer[string] // the resourceVersion up to which the consumer has taken all
 	// isRegular says that the server sends bookmarks at intervals.
 	isRegular atomic.Bool
-	// isGiven means that the objects are handed over in the process: there is no server to hear from.
+	// isGiven means that the process itself hands over the objects: there is no server.
 	isGiven bool
 	mutes   atomic.Int32 // requests in a row that had no answer in time
 	// doubted has a token if something else says that the watch does not bring what the server has.

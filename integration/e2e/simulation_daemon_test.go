@@ -125,7 +125,7 @@ func (d *daemons) must(err error) {
 	}
 }
 
-// makePlan makes random rules. Besides them, a rule for each source hears of every change: so the
+// makePlan makes random rules. Besides them, a rule for each source sees every change: so the
 // test knows that the daemon has seen it.
 func (d *daemons) makePlan() *plan.Plan {
 	d.t.Helper()

@@ -95,7 +95,7 @@ type history struct {
 	hasLatest bool
 	// hasGroups says that rules may have groups, and that one may have no source.
 	hasGroups bool
-	// gathersMoments says that a rule gathers what a moment tells it. Then no moment passes while the
+	// gathersMoments says that a rule gathers the events of a moment. Then no moment passes while the
 	// engine is stopped: once it runs again, what it missed and a group that is due come at once, in
 	// no order.
 	gathersMoments bool

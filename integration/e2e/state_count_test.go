@@ -67,7 +67,7 @@ func TestCountOverKills(t *testing.T) {
 		}
 	}
 	d := state.Settled(rules)
-	// A start that must list hears of several changes of an object as one.
+	// A start that must list sees several changes of an object as one.
 	d.Until("the last change of each object is told", func() bool {
 		is := make(map[string]string)
 		for _, ev := range append(told, d.Events...) {

@@ -281,7 +281,7 @@ func TestReloadCommand(t *testing.T) {
 }
 
 // A reload that makes a source with keep: needed keep more loses none of the changes that come
-// meanwhile, and tells the rules that were there nothing else.
+// meanwhile, and existing rules deliver nothing else.
 func TestReloadKeepsMore(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

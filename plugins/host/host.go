@@ -102,9 +102,9 @@ func (h *Host) SubmitAll(
 func (h *Host) Ready(ctx context.Context) error { return h.processes.waitReady(ctx) }
 
 // Limit returns how many events the process takes at once: the lower of the operator's and the
-// handler's limit, and slow events in addition. isProbe says that only places are left that find out
-// whether the handler still answers anything; package outbox explains both. While no process takes
-// events, n is what the operator allows.
+// handler's limit, and slow events in addition. isProbe says that only places are left that find
+// out whether the handler still answers anything; package outbox explains both. While no process
+// takes events, n is what the operator allows.
 func (h *Host) Limit() (n int, isProbe bool) { return limit(h.box, h.processes.concurrency()) }
 
 func limit(box *outbox.Outbox, concurrency int) (n int, isProbe bool) {
