@@ -75,8 +75,8 @@ func (c *Case) isBlind() bool {
 // secrets is the resource whose values are not shown.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// Explain explains a case without its deliveries. Answer is empty: the caller adds what it knows,
-// and then calls Conclude.
+// Explain explains a case, as far as it goes without deliveries. Answer is empty: the caller adds
+// what it knows, and then calls Conclude.
 func Explain(c Case) Explanation {
 	r := c.Rule
 	c.asked = new(bool)

@@ -80,7 +80,7 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 		return Match{}, false, err
 	}
 	m, ok, failure := r.Decide(m.Delta, look)
-	if m.Undecided { // whoever decides it gets the failure
+	if m.Undecided { // whoever decides it reports the failure
 		return m, ok, err
 	}
 	return m, ok, errors.Join(err, failure)
