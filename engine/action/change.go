@@ -89,7 +89,7 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	}
 }
 
-// expected returns the base of the action as far as the action or the event states it.
+// expected returns what the action or the event states about the action's base.
 func (t task) expected() base {
 	a, own := t.action, t.own()
 	from := base{

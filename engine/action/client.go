@@ -147,7 +147,7 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	a := answer{code: resp.StatusCode, after: retryAfter(resp.Header)}
 	if a.code < 200 || a.code > 299 {
-		a.status = statusIn(body) // as far as it arrived
+		a.status = statusIn(body) // the body may be cut off
 		f := classify(a)
 		if isOfSecrets(r.path) {
 			f.hide()

@@ -13,7 +13,7 @@
 //   - What is gone is done: a patch or a deletion of an object that no longer exists changes
 //     nothing, and the audit says so.
 //   - If another writer changed the object meanwhile, the Executor returns [ErrConflict]. The
-//     answer is outdated, and the handler must be asked again with the current object. Only an
+//     answer is outdated, and the handler must get the event again with the current object. Only an
 //     apply of the event's own object goes through at its third conflict in a row, unless it names
 //     a version. It says nothing about what others own.
 //   - Changes that the same rule made since count as the event's: an answer may change its object

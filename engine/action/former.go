@@ -7,7 +7,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// managers returns the field managers of what the rule did.
+// managers returns the field managers under which the rule has written.
 func (b By) managers() []string {
 	if b.Former == "" {
 		return []string{FieldManager(b.Rule)}

@@ -17,8 +17,8 @@ import (
 )
 
 // kinds knows the kind of each resource, and whether it has namespaces. It asks discovery once, and
-// again for what is not served, at most once a second per group version. It grows with the
-// resources of actions, which the configuration bounds.
+// again for resources that are not served, at most once a second per group version. It grows with
+// the resources of actions, which the configuration bounds.
 type kinds struct {
 	disco discovery.ServerResourcesInterfaceWithContext
 	now   func() time.Time

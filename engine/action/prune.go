@@ -118,8 +118,8 @@ func (p *pruning) get(rule string) (done, of int) {
 	return p.by[rule].done, p.by[rule].of
 }
 
-// superfluous returns the deletions of what t, a prune, selects and the actions before it do not
-// apply.
+// superfluous returns deletions of the objects that t, a prune, selects and that the actions before
+// it do not apply.
 func (t task) superfluous(
 	ctx context.Context, before []handler.Action,
 ) (deletions []handler.Action, o outcome, err error) {

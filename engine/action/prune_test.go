@@ -59,8 +59,8 @@ func TestEmptyPages(t *testing.T) {
 	}
 }
 
-// A list whose pages always expire is given up, and tried again as any failure is. What is no list
-// does not say that there is nothing to prune.
+// If the pages of a list always expire, the prune fails and is tried again like any failure. An
+// answer that is no list does not mean that nothing needs pruning.
 func TestPruneNeedsAWholeList(t *testing.T) {
 	expired := answers(410, status(410, "Expired", "too old", ""))
 	page := answers(200, fmt.Sprintf(pods2, `"continue":"x"`))

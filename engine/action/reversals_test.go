@@ -219,7 +219,7 @@ func TestSeveralUndoneWrites(t *testing.T) {
 	}
 }
 
-// The executor finds and logs it by what the API server answers.
+// The executor finds such writes in the API server's answers, and logs them.
 func TestUndoneWritesAreLogged(t *testing.T) {
 	s := newServer(t)
 	version := 4

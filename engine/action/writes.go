@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Bounds of what Writes remembers. Beyond them it forgets the oldest: a rule may then receive a
-// change of its own.
+// Bounds of Writes' memory. Beyond them it forgets the oldest: a rule may then receive a change of
+// its own.
 const (
 	maxWritten  = 65536  // objects
 	maxVersions = 64     // per object; a watch may be that far behind

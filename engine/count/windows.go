@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds of what a rule counts. Beyond them, the window goes to which nothing was added for longest.
+// Bounds of a rule's counts. Beyond them, the least recently used window is dropped.
 const (
 	MaxWindows = 100_000
 	MaxEvents  = 1_000_000 // in all windows

@@ -48,7 +48,7 @@ type Delivery struct {
 	// Refusals counts how often in a row the actions were refused because they were made of an
 	// older state.
 	Refusals int32
-	// Weighed means that the Actor has been asked for a delay before the first attempt.
+	// Weighed means that the Actor has already decided on a delay before the first attempt.
 	Weighed bool
 }
 
@@ -130,8 +130,7 @@ type Draft struct {
 
 // Prepared is what an attempt delivers.
 type Prepared struct {
-	// Nothing means that there is nothing to deliver any more. The other fields are then
-	// meaningless.
+	// Nothing means that nothing is left to deliver. The other fields are then meaningless.
 	Nothing bool
 	Delta   delta.Delta
 	Payload json.RawMessage

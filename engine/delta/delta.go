@@ -66,8 +66,9 @@ func (s Set) Has(t Type) bool { return s&(1<<t) != 0 }
 // Delta is one change of one object. It is a value; the objects behind it are immutable.
 type Delta struct {
 	Type Type
-	// Occasion tells events about one state of an object apart that a rule receives on different
-	// occasions: the number of times that its objects have come to it anew. See [Delta.ID].
+	// Occasion distinguishes events about the same state of an object that a rule receives at
+	// different times: it counts how often the rule has received all its objects again. See
+	// [Delta.ID].
 	Occasion uint32
 	// Object is the new state. If Type is Deleted, it is the last known state. Never nil.
 	Object *object.Object

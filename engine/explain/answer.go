@@ -215,7 +215,7 @@ func last(of []Happened) *Happened {
 	return &of[len(of)-1]
 }
 
-// undelivered says what waits, and for what.
+// undelivered describes the event that waits, and what it waits for.
 func (x *Explanation) undelivered(d *Delivery) string {
 	event := "Its last event"
 	if d.Event != "" {

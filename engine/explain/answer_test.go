@@ -60,7 +60,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// What is said about an event that waits follows from what it waits for.
+// The answer about an event that waits depends on what it waits for.
 func TestAnswersAboutWaiting(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -99,7 +99,7 @@ func Explain(c Case) Explanation {
 		return x
 	}
 	x.ResourceVersion, x.uid = c.Object.ResourceVersion(), c.Object.UID()
-	// Rules are found by what their when requires: see rule.Set.
+	// rule.Set finds a rule by the conditions that its when requires.
 	x.seesAll = r.IsTimed() || r.When == nil || len(r.When.Requires()) == 0
 	env := expr.Env{Object: c.tree(c.Object)}
 	if r.Where != nil {
@@ -342,7 +342,8 @@ func (c *Case) membership(x *Explanation, env expr.Env) {
 	}
 }
 
-// change says what when makes of the last change, as far as it is at hand.
+// change explains the result of when for the last change, or for a supposed one if informd no
+// longer has the last.
 func (c *Case) change(x *Explanation) {
 	r := c.Rule
 	if !c.Follows {
@@ -355,7 +356,7 @@ func (c *Case) change(x *Explanation) {
 	x.When = &When{Text: r.When.Text(), Event: c.supposed().String(), IsNow: true}
 	env := expr.Env{Object: c.tree(c.Object), Now: c.Now}
 	isLast := c.Last != nil && c.Last.Version == c.Object.ResourceVersion()
-	// Rules are found by what their when requires: see rule.Set.
+	// rule.Set finds a rule by the conditions that its when requires.
 	x.When.IsSkipped = !isLast && !r.IsTimed() && slices.ContainsFunc(r.When.Requires(),
 		func(required expr.Condition) bool { return !isMet(env.Object, required) })
 	if isLast {

@@ -27,8 +27,8 @@ const (
 )
 
 // Explanation is the answer to the question why a rule did not fire, or why it did. It has many
-// fields because it is a flat report, whose JSON users see. Its parts say nothing of Secrets' values,
-// unless that was asked for.
+// fields because it is a flat report, whose JSON users see. Its parts hide the values of Secrets,
+// unless the caller wants to see them.
 type Explanation struct {
 	Answer   string    `json:"answer"` // in one or two sentences
 	Rule     string    `json:"rule"`

@@ -82,7 +82,7 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 	}}, nil
 }
 
-// noField returns the error of asking for a field of what is no map.
+// noField returns the error for reading a field of v, which is no map.
 func noField(v any, key string) error {
 	hint := ""
 	if _, isList := v.([]any); isList && plainName.MatchString(key) {

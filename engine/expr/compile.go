@@ -193,8 +193,8 @@ type operand struct {
 	shape    shape
 	constant bool
 	value    any // if it is constant
-	// search finds what eval collects, for those who need not look at all of it. It is nil for what is
-	// no search.
+	// search finds the values that eval collects, one by one, for callers that may stop early. It is
+	// nil if the operand is no search.
 	search search
 
 	field    []string    // the keys under which the value always lies in object; nil if it does not

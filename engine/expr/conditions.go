@@ -13,7 +13,7 @@ type Condition struct {
 }
 
 // Requires returns conditions that the program needs to give true: whenever Bool is true, all of
-// them hold of Env.Object. There may be others that it does not know, and it knows none about old.
+// them hold of Env.Object. It may miss some, and it finds none about old.
 // The conditions are sorted by path, and paths are distinct. The caller must not change them.
 //
 // A condition comes from comparing a field with constants, by == or in, if and joins the comparison

@@ -184,8 +184,8 @@ func (w *writer) fields(depth int) any {
 	return out
 }
 
-// An exact program is decided by what it requires. That must give what an evaluation gives, errors
-// included.
+// The conditions of an exact program decide its result. They must give the same result as an
+// evaluation, errors included.
 func TestExactPrograms(t *testing.T) {
 	trees := []any{nil, "a", int64(1), []any{}}
 	for _, a := range []string{`"x"`, `"y"`, `"z"`, `""`, `null`, `1`, `{"c":"x"}`, `["x"]`, `true`} {

@@ -153,7 +153,7 @@ var expected = regexp.MustCompile(`^(` + strings.Join([]string{
 	`"string" cannot take a (list|map)`,
 }, "|") + `)$`)
 
-// mistaken matches the mistakes that Compile reports for what cannot work or is never true.
+// mistaken matches Compile's errors for expressions that cannot work or are never true.
 var mistaken = regexp.MustCompile(`cannot|must be|needs|never|the pattern is wrong`)
 
 // meetsNil reports whether expr-lang meets nil anywhere while it evaluates text.

@@ -187,7 +187,7 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 	return o, err
 }
 
-// unitExamples has examples of what functions read.
+// unitExamples holds an example of each kind of text that functions parse.
 var unitExamples = map[string]string{
 	"duration": `"10m", "1h30m" or "24h"`, "time": `"2030-01-31T08:00:00Z"`,
 	"quantity": `"500m" or "1Gi"`,

@@ -57,8 +57,8 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	}), nil
 }
 
-// lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. The program keeps what
-// it reads there apart from what it reads of object.
+// lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. The program keeps the
+// paths that it reads there apart from those that it reads of object.
 func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := cmp.Or(c.onlyOfChanges(at, "lookup()"), c.notSent(at, "lookup()")); err != nil {
 		return operand{}, err

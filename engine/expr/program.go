@@ -133,13 +133,13 @@ type Program struct {
 // Text returns what the program was compiled from.
 func (p *Program) Text() string { return p.text }
 
-// Paths returns the paths that the program reads of object, of old and of what byIndex finds, in
-// one set. A tree with more paths evaluates alike. The caller must not change the set.
+// Paths returns the paths that the program reads of object, old and the objects that byIndex finds,
+// in one set. A tree with more paths evaluates alike. The caller must not change the set.
 func (p *Program) Paths() *object.Paths { return p.paths }
 
-// Lookups returns the paths that the program reads of what lookup finds, by source. A source that
-// it reads nothing of is there too. It returns nil if there are none. The caller must not change
-// it.
+// Lookups returns, by source, the paths that the program reads of the objects that lookup finds. A
+// source of which it reads no path is included. Lookups returns nil if there are no sources. The
+// caller must not change the map.
 func (p *Program) Lookups() map[string]*object.Paths { return p.lookups }
 
 // Gives returns the sources of the objects in the result of Objects, sorted; "" is the rule's own

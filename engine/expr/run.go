@@ -20,8 +20,8 @@ var (
 	errInternal = errors.New("internal failure while evaluating")
 )
 
-// IsUnreadable reports whether an evaluation failed because of what a text says, and not because of
-// the expression: see value.IsUnreadable.
+// IsUnreadable reports whether an evaluation failed because it could not parse a text, and not
+// because of the expression: see value.IsUnreadable.
 func IsUnreadable(err error) bool { return value.IsUnreadable(err) }
 
 // eval evaluates one node of the syntax tree.

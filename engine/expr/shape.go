@@ -79,7 +79,7 @@ func (r *reach) of(source string) *reading {
 	return r.sources[source]
 }
 
-// member returns the shape of what lies in s under a key, or under every key if key is object.Each.
+// member returns the shape of the value in s under a key, or under every key if key is object.Each.
 func (r *reach) member(s shape, key string) shape {
 	var out shape
 	for _, at := range s.places {

@@ -474,7 +474,7 @@ func isConstant(n ast.Node) bool {
 }
 
 // amongEnum reports a constant that is none of the strings that a value can be. Servers write the
-// empty string for what nobody has set.
+// empty string for a field that nobody has set.
 func (c *checker) amongEnum(at ast.Node, a, b Typed) {
 	constant, ok := at.(*ast.StringNode)
 	enum := a.Type.Enum()

@@ -152,8 +152,8 @@ func (p *Part) SetComplete(is bool) {
 	}
 }
 
-// Set sets what an object contributes, in place of what it did before. It reports whether that makes
-// a series that has no room.
+// Set replaces the contribution of an object. It reports whether that needs a new series for which
+// there is no room.
 func (p *Part) Set(key string, s Sample) (dropped bool) {
 	now, has := p.objects[key]
 	if has && s.Is && now.to.labels == s.Labels && now.value == s.Value {

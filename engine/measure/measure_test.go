@@ -76,7 +76,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// recount is a Gauge that is computed anew each time.
+// recount is a Gauge that is recomputed each time.
 type recount map[string]map[string]float64 // by labels, by object
 
 func (r recount) set(object string, s Sample) {

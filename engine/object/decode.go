@@ -19,8 +19,8 @@ func (o *Object) decode(p *Paths, from *branches) any {
 }
 
 // Decoder decodes the same paths of one object after the other. It remembers its last two trees,
-// which are those of one change, because any number of expressions read them. A tree ends once two
-// others were asked for, or with [Decoder.Forget]. It is not safe for concurrent use.
+// which are those of one change, because any number of expressions read them. A tree is valid until
+// two others are decoded, or until [Decoder.Forget]. It is not safe for concurrent use.
 type Decoder struct {
 	paths *Paths
 	last  [2]struct {

@@ -17,9 +17,9 @@ func (o *Object) Packed() (packed []byte, with *Dictionary, ok bool) {
 	return c.bytes, c.packed, c.packed != nil
 }
 
-// FromPacked makes an Object of what Packed returned, and leaves it packed. It keeps packed. A nil
-// Dictionary is the zero one. Like FromJSON it checks its input: it returns an error if the bytes
-// were not packed with the dictionary, or are not an object.
+// FromPacked makes an Object of bytes that Packed returned, and leaves it packed. It keeps packed.
+// A nil Dictionary is the zero one. Like FromJSON it checks its input: it returns an error if the
+// bytes were not packed with the dictionary, or are not an object.
 func FromPacked(packed []byte, with *Dictionary) (*Object, error) {
 	if with == nil {
 		with = new(Dictionary)

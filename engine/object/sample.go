@@ -34,8 +34,9 @@ func (s *sample) add(o *Object, size int) {
 	}
 }
 
-// text returns what makes a dictionary: the beginnings of the objects, together at most a quarter
-// of what the sample saw, and no more than fits a dictionary. beginning is how the objects begin.
+// text returns the text for a dictionary: the beginnings of the objects, together at most a quarter
+// of the bytes that the sample saw, and no more than fits a dictionary. beginning is how the
+// objects begin.
 func (s *sample) text() (text, beginning []byte) {
 	limit := min(s.bytes/4, s2.MaxDictSize)
 	text = make([]byte, 0, limit+16) // s2 copies the text unless its capacity has 16 more bytes

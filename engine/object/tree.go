@@ -52,8 +52,8 @@ func (t *Tree) Release() {
 
 var trees = sync.Pool{New: func() any { return new(Tree) }}
 
-// branches are the maps and lists of one tree, most of what decoding allocates. They serve one tree
-// after the other. A nil branches keeps none.
+// branches are the maps and lists of one tree, most of the allocations of decoding. They serve one
+// tree after the other. A nil branches keeps none.
 type branches struct {
 	maps      []map[string]any // at most keptBranches, of at most keptEntries each
 	lists     [][]any          // likewise

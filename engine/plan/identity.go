@@ -18,7 +18,7 @@ import (
 type identity struct {
 	namespace, name *config.Value
 	path            string      // of namespace, up to it
-	at              config.Text // where to report that there is no namespace
+	at              config.Text // where to report a missing namespace
 	isOwn           bool        // without a namespace it is that of the object that changed
 }
 

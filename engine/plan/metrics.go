@@ -14,9 +14,9 @@ import (
 // Metric is a metric of a source, or of a rule.
 type Metric struct {
 	measure.Metric
-	// Digest is of what the manifest says of it: see Source.Digest.
+	// Digest is the digest of the metric's part of the manifest: see Source.Digest.
 	Digest Digest
-	Source *Source // whose objects a gauge is over, or those of them that are members of Rule
+	Source *Source // a gauge is over its objects, or over those that are members of Rule
 	Rule   *Rule   // nil: it is the source's
 }
 

@@ -253,7 +253,7 @@ func TestTextsCutByComments(t *testing.T) {
 	}
 }
 
-// A misspelt resource is reported where the manifest has it, and nothing is said of the objects.
+// A misspelt resource is reported where the manifest names it, without errors about the objects.
 func TestMisspeltResources(t *testing.T) {
 	t.Parallel()
 	const misspelt = `

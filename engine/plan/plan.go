@@ -75,12 +75,12 @@ type Source struct {
 	Resource  schema.GroupVersionResource
 	Informers []*Informer
 	Indexes   map[string]string // from the source's names to those of the informers
-	// Digest is of what the manifest says, without its metrics: two Sources with the same one are
+	// Digest is the digest of the manifest without its metrics: two Sources with the same one are
 	// written alike.
 	Digest Digest
 }
 
-// Digest is a digest of what a manifest says, wherever it stands.
+// Digest is a digest of a manifest's content, whatever file or place holds it.
 type Digest [sha256.Size]byte
 
 // DigestOf returns the digest of a manifest of package config.
@@ -100,7 +100,7 @@ type Rule struct {
 	Reads   *object.Paths
 	Former  string // the name that it had before it was renamed, or empty
 	Digest  Digest // see Source.Digest; with its metrics
-	Told    Digest // of what the manifest says of the rule's events: without its metrics
+	Told    Digest // of the manifest without its metrics: of all that shapes the rule's events
 	Source  *Source
 	Handler string // empty if the rule only has Actions, or metrics
 	Every   bool

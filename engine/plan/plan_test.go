@@ -253,7 +253,7 @@ func TestPathsThatLookAlikeAreNotShared(t *testing.T) {
 	}
 }
 
-// Each rule with a mistake in its payload hears of it, also if another one made the same.
+// Each rule with a mistake in its payload gets an error, also if another one made the same.
 func TestMistakesOfEqualPayloads(t *testing.T) {
 	_, mistakes := compile(t, print+source("a", `resource: v1/pods`)+
 		ruleOf("one", `source: a, handler: print, payload: {of: objekt.spec}`)+

@@ -10,9 +10,9 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// status reports what an action writes in vain, because the API server drops it without a word: the
-// status of a resource that has the subresource status, and all but status and metadata through that
-// subresource. It also reports a subresource that there is not.
+// status reports fields that an action writes in vain, because the API server silently drops them:
+// the status of a resource that has the subresource status, and all but status and metadata through
+// that subresource. It also reports a subresource that does not exist.
 func (m *fitting) status(a config.Action, source config.Source) {
 	resource := a.Resource
 	if resource == (schema.GroupVersionResource{}) {
@@ -67,8 +67,8 @@ type writtenField struct {
 	at   config.Text
 }
 
-// written returns the fields that the object, or the patch, of an action has at its top. Of what is an
-// expression nobody knows.
+// written returns the top-level fields of an action's object or patch. The fields of an expression
+// are unknown.
 func written(a config.Action) (all []writtenField) {
 	for _, v := range []*config.Value{a.Object, a.Patch} {
 		switch {

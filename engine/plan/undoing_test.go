@@ -8,12 +8,12 @@ import (
 	"github.com/informd/informd/config"
 )
 
-// A rule is said to delete what it applies only if that is certain.
+// A rule is reported to delete what it applies only if that is certain.
 func TestRulesThatUndoWhatTheyApply(t *testing.T) {
 	const apply = "apply: {resource: v1/configmaps, object: {metadata: {name: a, namespace: b}}}"
 	for why, c := range map[string]struct {
 		where, actions, rest string
-		want                 string // the condition; "": nothing is said
+		want                 string // the condition; "": no report
 	}{
 		"a label that where excludes": {`object.metadata.labels.done != "yes"`,
 			apply + `|patch: {merge: {metadata: {labels: {done: "yes"}}}}`, "", `object.metadata.labels.done != "yes"`},

@@ -177,8 +177,8 @@ func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 }
 
 // renew replaces the object of the change with the current one. For a handler, the result looks as
-// if the change had been merged with those that led to the current object. A rule's own actions are
-// decided anew.
+// if the change had been merged with those that led to the current object. It decides a rule's own
+// actions again.
 func (p *Recipe) renew(r *Result, now time.Time, acts bool) {
 	o := r.Delta.Object
 	is, ok := p.own.Get(o.Namespace(), o.Name())

@@ -201,7 +201,7 @@ func TestMissingSourcePreventsPruning(t *testing.T) {
 	}
 }
 
-// The marks of what a rule applied name its source object, if nobody has tampered with them.
+// The marks on applied objects name the rule's source object, if nobody has tampered with them.
 func TestSourceOf(t *testing.T) {
 	const acts = `prune: true, actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: made, namespace: b, annotations: {own: "yes"}}}}}]`
 	p := recipe(t, acts, &shelf{}, &shelf{})

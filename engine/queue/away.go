@@ -57,8 +57,8 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 	return q.news(q.settle(e))
 }
 
-// leaving returns e's account of what is away, and makes it if necessary. since is when the first
-// value that goes away was added.
+// leaving returns e's account of the values that are away, and makes it if necessary. since is when
+// the first value that goes away was added.
 func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 	if e.away == nil {
 		e.away = &away[V]{oldest: since}
@@ -139,7 +139,7 @@ func (q *Queue[K, V]) close(e *entry[K, V]) {
 	q.dropAway(e)
 }
 
-// dropAway removes e's account of what is away, if e has one and no longer needs it.
+// dropAway removes e's account of the values that are away, if e has one and no longer needs it.
 func (q *Queue[K, V]) dropAway(e *entry[K, V]) {
 	if e.away == nil || e.away.open() || e.away.here > 0 {
 		return

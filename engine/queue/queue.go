@@ -300,7 +300,7 @@ func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) {
 }
 
 // Shorten does what Retry does, but merges the values behind v under Every as well, and counts them
-// as Shortened. It is for a value that can no longer be dealt with because of what came after it.
+// as Shortened. It is for a value that later ones have made impossible to handle.
 func (q *Queue[K, V]) Shorten(key K, v V, after time.Duration) {
 	q.notify(q.putBack(key, v, after, true, true))
 }

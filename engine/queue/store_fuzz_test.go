@@ -42,8 +42,8 @@ type told struct {
 }
 
 // FuzzStore changes objects and kills a queue whose store writes late, fails or has no room. In
-// every case the consumer hears the final state of each object, and the deletion of each object
-// that it heard of. Under Every it hears each change. Within a key and life, changes come in order.
+// every case the consumer receives the final state of each object, and the deletion of each object
+// that it knows. Under Every it receives each change. Within a key and life, changes come in order.
 // The records always match what the queue holds.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 2, 4, 12, 12, 11, 12, 2, 4})

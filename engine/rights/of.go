@@ -229,7 +229,7 @@ func (c *collector) granting(verb string, w write, object *rule.Template) {
 	}
 }
 
-// roleRef returns what a binding refers to, as far as that is constant.
+// roleRef returns the kind and name of the role that a binding refers to; "" if not constant.
 func roleRef(object *rule.Template) (kind, name string) {
 	if object == nil {
 		return "", ""

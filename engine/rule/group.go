@@ -58,7 +58,7 @@ type group struct {
 }
 
 // list is the rules that one value of a condition finds. If they are many and require more, a group
-// tells them apart by that.
+// distinguishes them by that.
 type list struct {
 	rules []int
 	apart *group // nil if rules are all

@@ -39,7 +39,7 @@ func (p *place) search(key string) (i int, ok bool) {
 // find appends the rules whose condition holds of v, the value at this place in s. Its time grows
 // with the smaller side: v may have few of many labels that rules ask for, or the reverse.
 //
-// If v cannot have fields, rules that ask for one fail. Their authors should hear of it, so find
+// If v cannot have fields, rules that read one fail. Their authors should see that, so find
 // appends these rules too.
 func (p *place) find(v any, s *state, found []int) []int {
 	switch v := v.(type) {

@@ -1,7 +1,7 @@
 // Package rule decides which changes a rule selects, and as what: first membership by where, then
 // the type of the change, then when, then the payload. Each decision is a function of the change
-// and of what the rule may look up. A Rule keeps no state, so membership can be decided again at
-// any time from an object's bytes.
+// and of the caches that the rule may look into. A Rule keeps no state, so membership can be
+// decided again at any time from an object's bytes.
 package rule
 
 import (
@@ -80,7 +80,7 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 		return Match{}, false, err
 	}
 	m, ok, failure := r.Decide(m.Delta, look)
-	if m.Undecided { // whoever decides it hears of the failure
+	if m.Undecided { // whoever decides it reports the failure
 		return m, ok, err
 	}
 	return m, ok, errors.Join(err, failure)

@@ -139,7 +139,7 @@ func TestWhenSeesTheChange(t *testing.T) {
 // failing compares a string with an int, which fails.
 const failing = `object.status.phase > 5`
 
-// A change whose payload fails is selected, and somebody must hear of it.
+// A change whose payload fails is selected, and the failure must be reported.
 func TestFailingExpressionDoesNotMatch(t *testing.T) {
 	added := delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}
 	for field, r := range map[string]*Rule{

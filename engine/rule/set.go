@@ -8,12 +8,12 @@ import (
 )
 
 // Set finds the rules that may select a change. Its cost depends on the change and on how many
-// rules it finds, not on how many there are. It finds a rule by what its where or when requires of
-// an object: by one field, and if many rules require the same value of it, by further fields. It
+// rules it finds, not on how many there are. It finds a rule by fields that its where or when
+// requires: by one field, and if many rules require the same value of it, by further fields. It
 // always finds rules that require nothing it can look up.
 // docs/reference/expressions.md explains this to authors of rules.
 //
-// It finds the old state of an update by what it found when that state was new. For that it
+// For the old state of an update it reuses the result from when that state was new. For that it
 // remembers about thirty bytes per object, if any of its rules is found by a decoded field.
 // Otherwise its size grows with the rules' expressions only.
 //

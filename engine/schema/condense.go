@@ -140,7 +140,7 @@ func plain(p *property) *property {
 	return &out
 }
 
-// merged returns a schema of what either of two plain schemas allows.
+// merged returns a schema that allows whatever either of two plain schemas allows.
 func merged(a, b *property) *property {
 	switch {
 	case a == nil || b == nil:

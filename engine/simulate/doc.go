@@ -19,7 +19,7 @@
 // # What it leaves out
 //
 //   - The cluster validates and defaults nothing, and runs no controllers.
-//   - As actions change nothing, no rule hears of its own changes, and prune has nothing to find.
+//   - As actions change nothing, no rule sees its own changes, and prune has nothing to find.
 //     An event says what prune would look for.
 //   - Handlers are always ready, take one event at a time, and never crash.
 //   - Nothing is ever lost or late between the cluster and the informers, unless Disconnect or Stop

@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 	b.must(b.Advance(time.Second))
 	b.explains("large", "It is gone, or the source maps selects it no more. Its last event (deleted) was delivered 1s ago.")
 
-	// It remembers nothing of what came before a restart, and says since when.
+	// It remembers no change from before a restart, and says since when it remembers.
 	b.put("a", "2")
 	b.must(b.Advance(time.Second))
 	b.must(b.Restart(Restart{Down: time.Minute}))
@@ -256,8 +256,8 @@ func TestExplainActions(t *testing.T) {
 	b.explains("always", "Its last change (deleted), 2s ago, was not delivered: the change before it still waited, and they cancelled each other out.")
 }
 
-// What a rule has looked up for its last event may be something else now: why it did nothing is told
-// without values, and that the values shown are those of now.
+// The objects that a rule looked up for its last event may have changed. The explanation then gives
+// the reason why the rule did nothing without values, and says that values it shows are current.
 func TestExplainActionsThatLookUp(t *testing.T) {
 	t.Parallel()
 	b := simulation(t, Options{}, sizes,
@@ -310,7 +310,7 @@ func TestExplainWhatWasForgotten(t *testing.T) {
 	}
 }
 
-// The values of Secrets do not leave by what actions made of them.
+// The values of Secrets do not leak through the actions that use them.
 func TestExplainMasksActions(t *testing.T) {
 	t.Parallel()
 	const secret = "aGlkZGVu"

@@ -123,14 +123,14 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-// A pod that is pending for five minutes is told once, whatever happens to informd meanwhile.
+// A pod that is pending for five minutes is delivered once, whatever happens to informd meanwhile.
 func TestForAndRestarts(t *testing.T) {
 	t.Parallel()
 	const where = `, where: object.data.size == "1", for: 5m`
 	for _, test := range []struct {
 		name    string
 		restart Restart
-		want    time.Duration // after which the rule hears of the object, from the restart on
+		want    time.Duration // from the restart until the rule delivers the object
 	}{
 		{"at once", Restart{}, 2 * time.Minute},
 		{"while it would have been told", Restart{Down: 10 * time.Minute}, 0},

@@ -56,7 +56,7 @@ type Simulation struct {
 	away        map[schema.GroupVersionResource]*away
 }
 
-// away is a resource that is not served, or of which nothing is heard.
+// away is a resource that is not served, or whose changes do not arrive.
 type away struct {
 	isUnserved, isWithdrawn bool
 	missed                  []change
@@ -339,7 +339,7 @@ func (s *Simulation) Relist(historyLost bool) error {
 	return nil
 }
 
-// Stall has nothing be heard of a source's resource, while other watches go on. Until Relist, changes
+// Stall silences the watch of a source's resource, while other watches go on. Until Relist, changes
 // of its objects are not seen.
 func (s *Simulation) Stall(source string) error {
 	resource, err := s.begone(source, &away{})
@@ -379,7 +379,7 @@ func (s *Simulation) Unserve(source string, isWithdrawn bool) error {
 	return nil
 }
 
-// Serve ends Unserve: the informers list what there is now.
+// Serve ends Unserve: the informers list the current objects.
 func (s *Simulation) Serve(source string) error {
 	resource, err := s.resource(source)
 	if err != nil {

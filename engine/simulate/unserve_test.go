@@ -55,7 +55,7 @@ func TestWithdrawnResource(t *testing.T) {
 	b.expect(time.Hour, "r added a", "r added a, apply a-copy, prunes secrets", "r added b", "r added b, apply b-copy, prunes secrets")
 }
 
-// Whoever reinstalls a resource within the hour keeps what was applied for what comes back.
+// If a resource is reinstalled within the hour, the objects applied for its returning objects stay.
 func TestResourceThatIsReinstalled(t *testing.T) {
 	t.Parallel()
 	b := simulation(t, Options{}, sizes, recorder, pruning)

@@ -113,9 +113,9 @@ func (c *apiClient) list(
 	return c.listWithin(ctx, o, within, room, take)
 }
 
-// page is list for a page that may not be the last. n is what the page takes of the room for the next
-// ones: a page without objects, which a server that filters may send, counts as a thousandth of what
-// a list may have. So a server cannot send pages without end.
+// page is list for a page that may not be the last. n is how much of the room the page uses up. A
+// page without objects, which a server that filters may send, counts as a thousandth of a list's
+// limit. So a server cannot send pages without end.
 func (c *apiClient) page(
 	ctx context.Context, o metav1.ListOptions, room int64, take func(*entry) bool,
 ) (list *internalversion.List, n int64, err error) {

@@ -78,8 +78,8 @@ func (s *Informers) kubeSystem(
 	return system, err
 }
 
-// unreachable shows in the informers' state why the API server could not be asked for the cluster's
-// uid.
+// unreachable shows in the informers' state why informd could not ask the API server for the
+// cluster's uid.
 func (s *Informers) unreachable(err error) {
 	reason := "cannot reach the API server: " + reasonOf(err)
 	switch {

@@ -51,9 +51,9 @@ func newConfirming(i *Informer) *confirming {
 	return &confirming{informer: i, wake: make(chan struct{}, 1)}
 }
 
-// Confirms reports whether the informer knows that an object was still as the consumer knows it at a
-// moment, or later. Otherwise it finds out, also for others that may be asked for next, and has the
-// consumer's Tick called afterwards. It is called by the consumer's Tick.
+// Confirms reports whether the informer knows that at a moment, or later, an object was still as
+// the consumer knows it. Otherwise it finds out, also for others that the consumer may ask about
+// next, and has the consumer's Tick called afterwards. The consumer's Tick calls it.
 func (i *Informer) Confirms(o *object.Object, at time.Time, others iter.Seq[string]) bool {
 	if i.hearing.isPast(at) {
 		return true
@@ -95,7 +95,7 @@ func (c *confirming) want(key string) {
 	}
 }
 
-// next returns what is wanted, and begins anew.
+// next returns the wanted keys, or all, and clears them.
 func (c *confirming) next() (keys map[string]struct{}, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

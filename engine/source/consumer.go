@@ -89,8 +89,8 @@ func (i *Informer) LastRound(of timing.Timetable, number int64, isOver bool) {
 // NextRound returns when the next round of a timetable begins, or the zero time if none does.
 func (i *Informer) NextRound(of timing.Timetable) time.Time { return i.feed.nextRound(of) }
 
-// Restore makes the informer resume from what another run saved. Its consumer knows the saved
-// objects and takes only later changes. Call Restore at most once, before the informer runs.
+// Restore makes the informer resume from the state that another run saved. Its consumer knows the
+// saved objects and takes only later changes. Call Restore at most once, before the informer runs.
 //
 // The informer then follows the server from the saved resourceVersion. That fails if the server has
 // no history that far back, or does not know that resourceVersion yet. In that case the informer

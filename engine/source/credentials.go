@@ -25,7 +25,7 @@ const pluginGrace = 500 * time.Millisecond
 // Impatient makes requests of a client end with their context, although client-go waits for a
 // credential plugin without regard for that. It must come before the client's first request. The
 // goroutine of such a request stays until the plugin has ended. Meanwhile, further requests wait
-// outside, so that there are no more such goroutines than requests at the time when it began to hang.
+// outside: no more goroutines hang than there were requests when the plugin began to hang.
 func Impatient(client *http.Client, config *rest.Config) {
 	if config.ExecProvider != nil {
 		client.Transport = &impatient{next: client.Transport, command: config.ExecProvider.Command}

@@ -177,7 +177,7 @@ func (t *truth) faithful(tb testing.TB, h told) {
 	t.same(tb, h.String(), state, h.object)
 }
 
-// same checks that got equals want, as far as the side keeps it.
+// same checks that got equals want in the fields that the side keeps.
 func (t *truth) same(tb testing.TB, what string, want, got runtime.Object) {
 	tb.Helper()
 	was := tree(want)

@@ -183,7 +183,7 @@ func (f *feed) observe(o *object.Object, as delta.Type, came arrival) {
 		d := delta.Delta{Type: delta.Synced, Object: o, Round: f.clock.Now().Unix()}
 		s := Step{Delta: d, Tree: tree, Saved: old}
 		// A list brings changed objects in any order. Another run that went on from the position
-		// before it would hear of their changes backwards.
+		// before it would see their changes backwards.
 		if o.ResourceVersion() != old.ResourceVersion() {
 			s = f.moved(s, version)
 		}

@@ -16,7 +16,7 @@ import (
 // entered before it have left.
 type gate struct {
 	bound uint64
-	room  chan struct{} // capacity 1; signals that there may be room, or nothing in flight
+	room  chan struct{} // capacity 1; a signal to check again for room, or for nothing in flight
 
 	mu     sync.Mutex // guards the fields below; no other lock is taken while it is held
 	taken  uint64     // the number of the newest event

@@ -185,7 +185,7 @@ func (e *ear) expect(t testing.TB, want ...string) {
 	}
 }
 
-// silent checks that there are no further deltas.
+// silent checks that no further deltas came.
 func (e *ear) silent(t testing.TB) {
 	t.Helper()
 	if heard, _ := e.all(); len(heard) > 0 {

@@ -16,9 +16,9 @@ import (
 // at the very time that the informer asked for. The headers of an answer are no proof: a proxy may
 // send them and then nothing.
 //
-// An API server sends a bookmark to each watch about once a minute. One that does not is asked for
-// watches of a minute, and ends them. So a watch is silent for more than a minute only if something
-// is wrong:
+// An API server sends a bookmark to each watch about once a minute. If it does not, the informer
+// asks for watches of a minute, and the server ends them. So a watch is silent for more than a
+// minute only if something is wrong:
 //
 //	after quiet   the informer opens the watch again from where it was, as a probe: a watch of a few
 //	              seconds, which has a bookmark or its end soon
@@ -35,7 +35,7 @@ type hearing struct {
 	reached atomic.Pointer[string] // the resourceVersion up to which the consumer has taken all
 	// isRegular says that the server sends bookmarks at intervals.
 	isRegular atomic.Bool
-	// isGiven says that somebody hands over all that there is to hear: there is no server.
+	// isGiven means that the process itself hands over the objects: there is no server.
 	isGiven bool
 	mutes   atomic.Int32 // requests in a row that had no answer in time
 	// doubted has a token if something else says that the watch does not bring what the server has.

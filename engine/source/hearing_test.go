@@ -144,8 +144,8 @@ func TestWatchThatFallsSilent(t *testing.T) {
 	})
 }
 
-// A server that sends no bookmarks is asked for short watches, and their ends are signs of life. A
-// cluster in which nothing happens is not in trouble.
+// The informer asks a server without bookmarks for short watches, and takes their ends as signs of
+// life. A cluster in which nothing happens is not in trouble.
 func TestQuietIsNoSilence(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {

@@ -136,7 +136,7 @@ func (i *Informer) Replace(
 }
 
 // IsFresh reports whether the informer follows the server, and has done so for a second since the
-// last trouble. Then, as far as is known, the cache has what the server has.
+// last trouble. Then nothing suggests that the cache differs from the server.
 func (i *Informer) IsFresh() bool { return i.health.fresh(i.feed.clock.Now()) }
 
 // State returns the state of the informer, and the reason for it.

@@ -43,7 +43,7 @@ type Informers struct {
 	// goneAfter is Options.GoneAfter.
 	goneAfter time.Duration
 
-	wake chan struct{} // capacity 1; signals that there are informers to start
+	wake chan struct{} // capacity 1; signals that informers wait to be started
 
 	mu      sync.Mutex // guards the fields below, and Informer.started and Informer.end
 	started bool       // Start was called

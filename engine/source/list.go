@@ -54,7 +54,7 @@ type listReader struct {
 	ended  bool  // the body has ended
 	size   int64 // bytes of the body so far
 	count  int64 // items so far
-	room   int64 // how many there may be
+	room   int64 // the highest count allowed
 	scan   scan.Scanner
 	reader *entryReader
 	take   func(*entry) bool

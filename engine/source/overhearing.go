@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// overhearing looks after the silence of one watch of the server; see hearing for what follows from
-// that. The attendant of the watch uses it.
+// overhearing notices when one watch of the server is silent; hearing says what follows then. The
+// attendant of the watch uses it.
 type overhearing struct {
 	watch *watching
 	inner *stream

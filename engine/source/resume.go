@@ -302,8 +302,8 @@ func (w *watching) complete(ctx context.Context) {
 	w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
 }
 
-// reached reports whether a resumed watch has come as far as the server was when the watch was
-// opened. w.mu is held.
+// reached reports whether a resumed watch has reached the resourceVersion that the server had when
+// the watch was opened. w.mu is held.
 func (w *watching) reached() bool {
 	if w.wire.current == "" {
 		return false

@@ -280,7 +280,7 @@ func TestWidenIsRefused(t *testing.T) {
 	}
 }
 
-// silentAfter checks that there are n deltas, which have come, and no further ones.
+// silentAfter checks that exactly n deltas have come.
 func (e *ear) silentAfter(t testing.TB, n int) {
 	t.Helper()
 	if heard, _ := e.all(); len(heard) != n {

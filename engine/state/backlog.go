@@ -1,4 +1,4 @@
-// The counts of what is recorded and not on disk yet.
+// The counts of records that are not on disk yet.
 
 package state
 

@@ -24,8 +24,8 @@ const maxBatch = 3 << 20
 // perEntry is about how many bytes of Pebble's memory a key takes besides itself and its value.
 const perEntry = 200
 
-// maxMemory is the size in bytes at which Pebble makes a table of what it holds in memory. A write
-// waits for tables while Pebble holds three times as much.
+// maxMemory is the size in bytes at which Pebble writes its memory to a table. A write waits for
+// tables while Pebble holds three times as much.
 const maxMemory = 8 << 20
 
 // fullLog is a file of the log that is no longer written, and has all cuts up to one.

@@ -59,12 +59,12 @@
 //
 // If the disk accepts no writes when the daemon starts, or has too little room, the store is only
 // read: everything is loaded as usual and nothing is written. The store tries to write again every
-// few seconds. Once the disk accepts writes, everything recorded since is written on top of what
-// was loaded. That requires that the disk still holds what was loaded. Otherwise nothing is written
-// any more, and the next start resumes from the disk's content. A store that turns out to be
-// unusable is set aside once the disk allows it. So is a store that can neither be written nor
-// read, or whose opening takes longer than 20 seconds. Everything recorded since the start is then
-// written to a new store.
+// few seconds. Once the disk accepts writes, the store adds everything recorded since to the
+// content that it loaded, if the disk still holds that. Otherwise it writes nothing any more, and
+// the next start resumes from the disk's content. A store that turns out to be unusable is set
+// aside once the disk allows it. So is a store that can neither be written nor read, or whose
+// opening takes longer than 20 seconds. Everything recorded since the start is then written to a
+// new store.
 //
 // No text of a Secret reaches the disk: see [ObjectsOptions], [LaneOptions] and [Store.PutLetter].
 //

@@ -154,8 +154,8 @@ func (d *database) append(c cut) (bytes int64, err error) {
 	return end.Offset - began.Offset, nil
 }
 
-// spill writes what there is of a cut as one of several frames. Before the first one, the store says
-// that its logs may have such cuts.
+// spill writes the part of a cut that is ready as one of several frames. Before the first one, it
+// records in the store that its logs may have such cuts.
 func (w *writer) spill() error {
 	if !w.db.isParted {
 		if err := w.db.setFormat(records.PartedFormat); err != nil {

@@ -115,8 +115,8 @@ func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
 	eventually(t, "events wait again", func() bool { return !l.isLate.Load() })
 }
 
-// Logs that grew full while nobody moved them are replayed in order, and only as far as they are
-// whole.
+// Logs that grew full while nobody moved them are replayed in order, and only up to where they are
+// damaged.
 func TestLogsAreReplayedInOrder(t *testing.T) {
 	memory := vfs.NewMem()
 	o := onMemory(memory)

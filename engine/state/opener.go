@@ -19,8 +19,8 @@ import (
 )
 
 // opener opens the store in a directory: for writing if the disk allows that, otherwise to read it.
-// It locks the directory, and sets aside a store that cannot be used. It knows what is on disk, and
-// nothing of what is recorded.
+// It locks the directory, and sets aside a store that cannot be used. It knows the disk's content,
+// and nothing about the records of this run.
 type opener struct {
 	dir   string
 	opts  *Options
@@ -154,8 +154,8 @@ func (o *opener) openToRead(cause error) (*database, error) {
 	return nil, fmt.Errorf("%w; its content is unusable", cause)
 }
 
-// refuses returns the error with which a start ends because of what opening the store failed with,
-// or nil if the store is to be set aside.
+// refuses returns the error with which a start ends if err, from opening the store, forbids it. It
+// returns nil if the store is to be set aside.
 func (o *opener) refuses(err error) error {
 	newer := new(VersionError)
 	if !errors.As(err, &newer) {

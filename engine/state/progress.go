@@ -1,4 +1,4 @@
-// How far cuts have come, and what the goroutines of Run are asked to do.
+// How far cuts have come, and what the goroutines of Run have to do.
 
 package state
 
@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// progress is how far the cuts have come, and what the goroutines of Run are asked to do next. It
-// knows no record. All of it is safe for concurrent use.
+// progress is how far the cuts have come, and what the goroutines of Run have to do next. It knows
+// no record. All of it is safe for concurrent use.
 type progress struct {
 	last atomic.Uint64 // the last cut in which anything was recorded
 

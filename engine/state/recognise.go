@@ -67,7 +67,7 @@ func pebbleVersion(files vfs.FS, store string) (uint64, error) {
 }
 
 // checkPebble returns a *VersionError if a newer Pebble has written the store. Pebble's own error
-// cannot be told from damage.
+// looks the same as damage.
 func checkPebble(files vfs.FS, store string) error {
 	found, err := pebbleVersion(files, store)
 	if err == nil && found > uint64(pebbleFormat) {

@@ -45,7 +45,7 @@ func TestNotesOfCompactionsHoldNobodyUp(t *testing.T) {
 	files := newStuckFS(memory)
 	s := open(t, "/state", onMemory(files))
 	d := s.db.Load()
-	// Pebble may compact on its own after the second flush, or only when it is asked to.
+	// Pebble may compact on its own after the second flush, or only on request.
 	for _, value := range []string{"1", "2"} {
 		for _, key := range []string{"za", "zb"} {
 			if err := d.pebble.Set([]byte(key), []byte(value), pebble.NoSync); err != nil {

@@ -1,4 +1,4 @@
-// Versions of the format and of informd: what an older or newer one is told.
+// Versions of the format and of informd, and the errors about an older or newer one.
 
 package state
 

@@ -1,4 +1,4 @@
-// Waiting for what is recorded to be on disk.
+// Waiting until records are on disk.
 
 package state
 

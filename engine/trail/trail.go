@@ -65,7 +65,7 @@ const (
 	Cancelled
 	// Unmade means that the event, or the rule's own actions, could not be made: it is a dead letter.
 	Unmade
-	// Outdated means that the event is given up for what became of the object since.
+	// Outdated means that informd gave up the event because the object was changed or deleted since.
 	Outdated
 	// Acts means that the rule begins to perform its own actions.
 	Acts

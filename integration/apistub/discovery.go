@@ -40,7 +40,7 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// discoverable returns a sorted copy of what is served.
+// discoverable returns a sorted copy of the served resources.
 func (s *Server) discoverable() []resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,7 +38,7 @@ const (
 	askLatency = "latency" // of a handler: those that it has noted; how many until there are N
 	askHang    = "hang"    // of a handler that hangs: to let go, and hang with N others from now on
 	askReads   = "reads"   // of a handler: to read the cache N times
-	// of a stock informer: the updates that came since it was asked last
+	// of a stock informer: the updates since the last such request
 	askArrivals = "arrivals"
 )
 

@@ -144,7 +144,7 @@ func (fatal) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// load is a running load with a ledger of what it has made.
+// load is a running load with a ledger of its writes.
 type load struct {
 	*child
 	ledger

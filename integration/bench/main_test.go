@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestRun measures everything once, on hardly anything: that each contestant sees exactly what is
-// sent and due, and that there is a figure for everything. `make soak` measures the curves as well.
+// TestRun measures everything once, with tiny loads. It checks that each contestant sees exactly
+// what is sent and due, and that no figure is missing. `make soak` measures the curves as well.
 func TestRun(t *testing.T) {
 	dir, full, tables := t.TempDir(), os.Getenv("INFORMD_SOAK") != "", 16
 	if full {

@@ -43,7 +43,7 @@ func (r *rows) report() (table, []target) {
 	}
 }
 
-// writing is the target for what a contestant writes to the disk for a delta.
+// writing is the target for the bytes that a contestant writes to the disk for a delta.
 func (f *figures) writing(row string) target {
 	bytes, ok := f.figure(written, row)
 	packed := packedPod()
@@ -136,7 +136,7 @@ func newRules(at site, s scale) section {
 	}
 	add := func(name string, rules []rule, matching int) {
 		c := inProcess("", name, rules, "whole")
-		// each rule would have to be asked about each update; TestRulesSelect has asked some
+		// checking each rule for each update would take too long; TestRulesSelect checks some
 		c.handled = func(change) int { return matching }
 		f.add(c, onlyPods(s.objects))
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// validity of every certificate. There is no renewal: remove DIR/pki, or all of DIR, to start anew.
+// validity of every certificate. There is no renewal: for new ones, remove DIR/pki or all of DIR.
 const validity = 10 * 365 * 24 * time.Hour
 
 // credentials says where the files of DIR/pki are and carries what goes into kubeconfigs.

@@ -59,7 +59,7 @@ func serve(
 	stopping, stop := context.WithCancel(ctx)
 	exited := make(chan error, 1) // of one, so that a server that ends too late blocks nobody
 	go func() { exited <- runAPIServer(stopping) }()
-	closeServers = func() { // in this order: the API server still writes when it is told to stop
+	closeServers = func() { // in this order: the API server still writes while it stops
 		stop()
 		<-exited
 		etcd.Close()

@@ -218,7 +218,7 @@ func TestLostResponses(t *testing.T) {
 		x.does(ev, list(a.Action), context.DeadlineExceeded, action.Failed)
 		x.does(ev, list(a.Action), nil, a.then)
 	}
-	// The event's object has changed since the event, and the handler is asked again.
+	// The event's object has changed since the event, so the handler gets it again.
 	lose = true
 	patch := list(x.on(handler.ActionPatch, "source", operations(`[{"op":"add","path":"/data/n","value":"1"}]`)))
 	x.does(ev, patch, context.DeadlineExceeded, action.Failed)

@@ -8,7 +8,7 @@ import (
 )
 
 // A rule with a handler and actions acts once the handler has acknowledged the event, and after the
-// actions of its answer. It prunes what it applied once the handler has heard of the deletion.
+// actions of its answer. It prunes what it applied once the handler has received the deletion.
 func TestHandlerAndActions(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -22,7 +22,7 @@ import (
 )
 
 // author writes objects of several kinds at random, also while the control plane restarts, and
-// keeps a ledger of what it wrote.
+// keeps a ledger of its writes.
 type author struct {
 	t        testing.TB
 	client   dynamic.Interface

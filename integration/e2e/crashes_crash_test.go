@@ -20,7 +20,7 @@ const (
 // crashPlan says how often the test kills each kind of process.
 type crashPlan struct {
 	objects  int
-	kills    map[string]int // by what they hit; in a random order
+	kills    map[string]int // by the kind of process; in a random order
 	restarts int            // of the API server, which loses its history
 	pace     time.Duration  // between the writes of each of the eight writers
 }

@@ -378,8 +378,8 @@ func TestExampleJobsNightly(t *testing.T) {
 	d.Stop()
 }
 
-// The third failed Job of an owner is told, also if informd is killed between the failures; those
-// before and after it are not.
+// The third failed Job of an owner is delivered, also if informd is killed between the failures;
+// those before and after it are not.
 func TestExampleJobsFailing(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

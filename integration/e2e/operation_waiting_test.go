@@ -233,7 +233,7 @@ func TestKubeconfigThatIsRefused(t *testing.T) {
 	}
 }
 
-// When a version is no longer served, its objects live on in another one: no rule hears of deletions,
+// When a version is no longer served, its objects live on in another one: no rule sees deletions,
 // and nothing that was applied for them is pruned.
 func TestVersionIsNoLongerServed(t *testing.T) {
 	t.Parallel()

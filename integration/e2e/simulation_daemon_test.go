@@ -66,8 +66,8 @@ type daemons struct {
 	killed map[string]string
 }
 
-// ruleText is a rule without its group. by is what the group is by; hasGroup is false if it has none.
-// ends says that the group is told by taking it away.
+// ruleText is a rule without its group. by is what the group is by; hasGroup is false if it has
+// none. ends means that the test has the group delivered by removing it from the rule.
 type ruleText struct {
 	spec, by                   string
 	hasGroup, isThrottle, ends bool
@@ -125,7 +125,7 @@ func (d *daemons) must(err error) {
 	}
 }
 
-// makePlan makes random rules. Besides them, a rule for each source hears of every change: so the
+// makePlan makes random rules. Besides them, a rule for each source sees every change: so the
 // test knows that the daemon has seen it.
 func (d *daemons) makePlan() *plan.Plan {
 	d.t.Helper()
@@ -414,9 +414,9 @@ func (d *daemons) news(events []handler.Event) (n int) {
 	return n
 }
 
-// roundless is line, but leaves the round out of the id of what is told again as synced. That round
-// is the resourceVersion at which the informer stopped, and depends on when the API server last sent
-// a bookmark.
+// roundless is line, but leaves the round out of the id of an event that repeats an object as
+// synced. That round is the resourceVersion at which the informer stopped, and depends on when the
+// API server last sent a bookmark.
 func roundless(ev handler.Event) (key, text string) {
 	withoutRound(&ev)
 	ev.Items = slices.Clone(ev.Items)

@@ -95,7 +95,7 @@ type history struct {
 	hasLatest bool
 	// hasGroups says that rules may have groups, and that one may have no source.
 	hasGroups bool
-	// gathersMoments says that a rule gathers what a moment tells it. Then no moment passes while the
+	// gathersMoments says that a rule gathers the events of a moment. Then no moment passes while the
 	// engine is stopped: once it runs again, what it missed and a group that is due come at once, in
 	// no order.
 	gathersMoments bool
@@ -198,8 +198,8 @@ func (h *history) plan() *plan.Plan {
 		if events := pick(h, "", "", "added, deleted, synced", "added, updated", "updated, deleted"); events != "" {
 			spec += ", events: [" + events + "]"
 		}
-		// A rule that gathers looks into no other source, also not in another plan. Whether it looks when
-		// a change comes or when its group is told depends on the weather.
+		// A rule that gathers looks into no other source, also not in another plan. It might look when a
+		// change comes or when its group is delivered, and which of the two is a matter of chance.
 		mayGather := h.hasGroups && i < 3
 		group := ""
 		if mayGather {
@@ -690,7 +690,7 @@ func (r *real) differs(want engine.Status) string {
 	return gocmp.Diff(of(want), of(r.engine.Status()))
 }
 
-// perObject returns what was told about each object, by rule.
+// perObject returns the events that were delivered about each object, by rule.
 func (r *real) perObject() map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

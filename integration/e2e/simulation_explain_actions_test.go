@@ -231,7 +231,7 @@ func (e *explainedActing) hear(d time.Duration) {
 			e.all[ev.Rule]++
 		}
 	}
-	for _, ev := range told { // what was told, and came to no other end
+	for _, ev := range told { // events that were delivered, and came to no other end
 		if id := strings.TrimPrefix(ev.Event.ID, "twin-"); !did[id] {
 			e.idle[strings.TrimPrefix(ev.Rule, "twin-")]++
 		}

@@ -192,7 +192,7 @@ func (e *explained) change() changedObject {
 	isAbout := func(of string, _ time.Time) bool {
 		return strings.HasSuffix(of, " "+strings.TrimPrefix(c.namespace+"/"+c.name, "/"))
 	}
-	maps.DeleteFunc(e.due, isAbout) // the object may have left, or begin to wait anew
+	maps.DeleteFunc(e.due, isAbout) // the object may have left, or begin to wait again
 	maps.DeleteFunc(e.told, isAbout)
 	e.hear(0)
 	return c
@@ -228,7 +228,7 @@ func (e *explained) pass() {
 	}
 }
 
-// restart ends the engine and runs it again. Without its state, rules begin anew.
+// restart ends the engine and runs it again. Without its state, rules start from scratch.
 func (e *explained) restart() {
 	e.t.Helper()
 	r := simulate.Restart{Resumption: simulate.Resumption{StateLost: e.IntN(3) == 0}}

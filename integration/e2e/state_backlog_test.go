@@ -77,8 +77,8 @@ func backlog(t *testing.T, changes int, restart bool) {
 		}
 		d.AwaitWritten()
 	}
-	// One of each object waits. After a restart there may be another one on disk, which is merged
-	// when it is loaded.
+	// One event of each object waits. After a restart the disk may hold a second one, which is merged
+	// on loading.
 	if got := d.Waiting("latest"); got < harness.WidgetCount || got > 2*harness.WidgetCount || !restart && got > harness.WidgetCount {
 		t.Errorf("under latest %d wait, of %d objects", got, harness.WidgetCount)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// TestCountOverKills kills the daemon at random moments, while objects change. A rule without a count
-// is told of all changes; each third of them goes on for rules with one: by the object, by objects
-// together, and if the rule has to wait for another source after each start. None is lost, and none
-// goes on that would not have gone on without the kills.
+// TestCountOverKills kills the daemon at random moments, while objects change. A rule without a
+// count delivers all changes. Rules with a count deliver each third: one counts by object, one
+// counts objects together, and one has to wait for another source after each start. No event is
+// lost, and none is delivered that would not have been without the kills.
 func TestCountOverKills(t *testing.T) {
 	t.Parallel()
 	rounds := 8
@@ -67,7 +67,7 @@ func TestCountOverKills(t *testing.T) {
 		}
 	}
 	d := state.Settled(rules)
-	// A start that must list hears of several changes of an object as one.
+	// A start that must list sees several changes of an object as one.
 	d.Until("the last change of each object is told", func() bool {
 		is := make(map[string]string)
 		for _, ev := range append(told, d.Events...) {

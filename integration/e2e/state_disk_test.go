@@ -99,8 +99,8 @@ func TestDamagedState(t *testing.T) {
 				return d.Metric(`informd_source_objects{source="configmaps"}`) == fmt.Sprint(objects+round)
 			})
 			d.Poll("to be durable", func() bool { return d.Metric("informd_state_durable") == "1" })
-			// Either informd goes on from what it read, and nothing has changed; or it begins
-			// without state, and every object is new.
+			// Either informd resumes from the state that it read, and nothing has changed; or it
+			// begins without state, and every object is new.
 			added := fmt.Sprint("new-", round) // those of other rounds come as well
 			stub.Apply(harness.ConfigMapResource, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"data":{}}`, added))
 			events := d.Await("the new object", func(events []handler.Event) bool {

@@ -18,8 +18,8 @@ import (
 )
 
 // TestRulesAboutTimeOverKills kills the daemon at random moments, also while it starts, with rules
-// that have for, due, count, group and schedule. A rule without any of these is told of all changes,
-// and says what the others must be told: each of it under one id, none early.
+// that have for, due, count, group and schedule. A rule without any of these delivers all changes,
+// from which the test derives the events of the others: each under one id, none early.
 func TestRulesAboutTimeOverKills(t *testing.T) {
 	t.Parallel()
 	rounds, longest := 8, 3*time.Second
@@ -113,8 +113,8 @@ func TestRulesAboutTimeOverKills(t *testing.T) {
 	}
 }
 
-// isAllTold reports whether the latest state of each object was told to the rules without a group,
-// and nothing is on its way to the others.
+// isAllTold reports whether the rules without a group have delivered the latest state of each
+// object, and the others have nothing left to deliver.
 func isAllTold(told []handler.Event, latest, untils map[string]string) bool {
 	sizes, throttled := make(map[string]string), make(map[string]string)
 	lasting, due := make(map[string]bool), make(map[string]bool)
@@ -194,8 +194,9 @@ func wantItems(t *testing.T, rule string, want []string, told []handler.Event) {
 	}
 }
 
-// wantTurns checks that a rule is told that an object comes in and then that it falls out, in turn.
-// It comes in as synced if the first daemon was killed before the rule had seen what there is.
+// wantTurns checks that a rule delivers, in turn, that an object becomes a member and that it stops
+// being one. The object comes as synced if the first daemon was killed before the rule had seen all
+// existing objects.
 func wantTurns(t *testing.T, rule string, told []handler.Event) {
 	t.Helper()
 	seen, inside := make(map[string]bool), make(map[string]bool)

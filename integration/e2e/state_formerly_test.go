@@ -18,7 +18,7 @@ import (
 )
 
 // TestRenames renames a rule again and again under load, by reloads and restarts, and kills the
-// daemon at random moments of both. The rule is told each change in order, none under two ids, and
+// daemon at random moments of both. The rule delivers each change in order, none under two ids, and
 // nothing as synced or deleted.
 func TestRenames(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ import (
 )
 
 // TestReloads reloads at random moments under load, and kills the daemon in between: rules come and
-// go and change, also what they select, their handler and its process. Each change is told to the
-// rule that stays, in order and under one id; and in the end every rule has told what is.
+// go and change, also what they select, their handler and its process. The rule that stays delivers
+// each change, in order and under one id; in the end every rule has delivered the current state.
 func TestReloads(t *testing.T) {
 	t.Parallel()
 	rounds := 20
@@ -281,7 +281,7 @@ func TestReloadCommand(t *testing.T) {
 }
 
 // A reload that makes a source with keep: needed keep more loses none of the changes that come
-// meanwhile, and tells the rules that were there nothing else.
+// meanwhile, and existing rules deliver nothing else.
 func TestReloadKeepsMore(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

@@ -26,8 +26,9 @@ type flapper struct {
 }
 
 // TestTimeOverKills kills the daemon at random moments, while objects come in and leave, and others
-// stay. Of each object, a rule with for is told an addition and then a deletion, in turn: none twice
-// under another id, no deletion of what was not added, none early. In the end it knows what is.
+// stay. For each object, a rule with for delivers an addition and then a deletion, in turn: none
+// twice under another id, no deletion without an addition, none early. In the end its events match
+// the objects.
 func TestTimeOverKills(t *testing.T) {
 	t.Parallel()
 	const lasts = 2 * time.Second
@@ -102,7 +103,7 @@ func (f *flapper) turn(k *harness.Kube) {
 	k.Patch(f.object, "data: {state: "+state+"}")
 }
 
-// check checks what was told of the object, and returns how many additions there were.
+// check checks the events about the object, and returns how many of them are additions.
 func (f *flapper) check(t *testing.T, lasts time.Duration, told []handler.Event) (added int) {
 	t.Helper()
 	ids, inside := make(map[string]bool), false

@@ -53,7 +53,7 @@ func Main(m *testing.M, roles map[string]func(argument string)) {
 }
 
 // waiting is how many tests run side by side if the command line does not say. They spend most of
-// their time waiting for a daemon, so there may be more than processors.
+// their time waiting for a daemon, so more of them than processors make sense.
 const waiting = "8"
 
 func run(m *testing.M) int {
@@ -101,7 +101,7 @@ func player(t testing.TB) string {
 	return builtOnce(t, "player", "./integration/player")
 }
 
-// built has this test binary's own copies of what it built.
+// built has this test binary's own copies of the programs that it built.
 var built struct {
 	dir   string // set by Main
 	mu    sync.Mutex

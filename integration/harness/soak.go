@@ -42,9 +42,9 @@ func Seed(t testing.TB) uint64 {
 	return n
 }
 
-// Unwritten is how long before the end of a killed process an event may have been told, and not its
-// answer written: 10 ms, as documented, and the answer's way. A busy machine may need a tenth of a
-// second for that, and more with the race detector.
+// Unwritten is how long before a process is killed an event may have been delivered without its
+// answer being written: 10 ms, as documented, and the answer's way. A busy machine may need a tenth
+// of a second for that, and more with the race detector.
 var Unwritten = map[bool]time.Duration{
 	false: 100 * time.Millisecond, true: 400 * time.Millisecond,
 }[HasRace]

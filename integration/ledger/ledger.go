@@ -1,5 +1,5 @@
-// Package ledger compares two ledgers: what a writer knows that an API server did, and what a
-// handler was told of it, while the daemon between them, its handlers and the API server were
+// Package ledger compares two ledgers: what a writer knows that an API server did, and the events
+// that a handler received, while the daemon between them, its handlers and the API server were
 // killed. [Check] is a pure function of both.
 //
 // For each rule and object it demands:

@@ -96,8 +96,8 @@ func Advice(name, expression string) string {
 		name, expression, expression)
 }
 
-// pathOf returns how an expression asks for what a path of another tool means. isRooted says that the
-// path begins with a dot, as templates of Go do.
+// pathOf translates a path of another tool into an expression. isRooted means that the path begins
+// with a dot, as in Go's templates.
 func pathOf(path string, isRooted bool) (ours string, isObject bool) {
 	first, rest, more := strings.Cut(path, ".")
 	switch low := strings.ToLower(first); {

@@ -157,7 +157,7 @@ func TestFIFOs(t *testing.T) {
 	}
 }
 
-// A new file has the mode of the one that it replaces, and else the one that is asked for.
+// A new file has the mode of the one that it replaces, otherwise the mode that the caller passes.
 func TestModes(t *testing.T) {
 	path, victim := scene(t, "")
 	if err := errors.Join(os.Chmod(victim, 0o640), Write(victim, []byte("x"), 0o600), Write(path, []byte("y"), 0o600)); err != nil {

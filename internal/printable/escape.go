@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape returns s as valid UTF-8, with \uXXXX in the place of what a terminal would act on. It leaves
-// line breaks and tabs.
+// Escape returns s as valid UTF-8, with \uXXXX in place of characters that a terminal would act on.
+// It leaves line breaks and tabs.
 func Escape(s string) string {
 	isLeft := func(r rune) bool { return r == '\n' || r == '\t' || !actsOnTerminal(r) }
 	if !strings.ContainsFunc(s, func(r rune) bool { return !isLeft(r) }) {
@@ -27,9 +27,9 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// JSON returns valid JSON in which strings have \uXXXX in the place of what a terminal would act on,
-// as encoding/json writes it for ASCII's control characters. To a decoder it is the same. It returns
-// text itself, or a changed copy.
+// JSON returns valid JSON in which strings have \uXXXX in place of characters that a terminal would
+// act on, as encoding/json writes it for ASCII's control characters. To a decoder it is the same.
+// It returns text itself, or a changed copy.
 func JSON(text []byte) []byte {
 	at := obeyed(text)
 	if at < 0 {

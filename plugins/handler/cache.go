@@ -61,6 +61,6 @@ var (
 	// ErrDenied says that the manifest's access.read does not name the source. The error's text
 	// shows the line that would.
 	ErrDenied = errors.New("not allowed")
-	// ErrUnknown says that there is no source or index of that name.
+	// ErrUnknown says that no source or index has that name.
 	ErrUnknown = errors.New("unknown")
 )

@@ -43,7 +43,7 @@ import (
 // The error lists everything that is wrong, one mistake a line, each with its place. informd finds
 // the line of the manifest by it, so return it from Configure as it is. The list ends after 20
 // mistakes. It quotes names, but no value, unless a method of T or of a field's type does. With an
-// error, the result has what could be decoded.
+// error, the result has the fields that could be decoded.
 func DecodeConfig[T any](config json.RawMessage, defaults T) (T, error) {
 	v := reflect.ValueOf(&defaults).Elem()
 	if v.Kind() == reflect.Pointer {
@@ -222,7 +222,7 @@ func (d *configDecoder) decode(raw json.RawMessage, at place, v reflect.Value) {
 	}
 }
 
-// reallocate gives the pointer v a value of its own, a copy of what it points to, and returns it.
+// reallocate makes the pointer v point to a copy of its value, and returns the copy.
 func reallocate(v reflect.Value) reflect.Value {
 	p := reflect.New(v.Type().Elem())
 	if !v.IsNil() {

@@ -12,7 +12,7 @@ import (
 //
 //	seen, err := ev.Target().Patch(`{"metadata":{"labels":{"example.com/seen":"yes"}}}`)
 //
-// Of what a method returns, set the other fields that the verb takes, such as Action.Warning.
+// Set the other fields that the verb takes, such as Action.Warning, in the result.
 //
 // Apply, Create and Patch take text of JSON as a string, []byte or json.RawMessage, and any other
 // value as json.Marshal encodes it. Text and encoding have at most 1.5 MiB. Their error is that of

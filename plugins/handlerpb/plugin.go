@@ -9,7 +9,7 @@ const (
 	// PluginName is the service's key in go-plugin's set of plugins.
 	PluginName = "handler"
 
-	// HealthService is the service that grpc.health.v1 is asked for; it is go-plugin's choice.
+	// HealthService is the service name in requests to grpc.health.v1; it is go-plugin's choice.
 	HealthService = "plugin"
 
 	// CookieKey and CookieValue are an environment variable that informd sets for a handler. A

@@ -72,7 +72,7 @@ func TestCache(t *testing.T) {
 	if got := readBy(t, h, reading{Source: "pds"}); got.Kind != "unknown" || !strings.Contains(got.Error, `did you mean "pods"?`) {
 		t.Errorf("%s: %s", got.Kind, got.Error)
 	}
-	// Three refusals: of the two sources, and of the index that there is not.
+	// Three refusals: of the two sources, and of the index that does not exist.
 	waitFor(t, "the counts", func() bool { s := h.Status(); return s.Reads >= 12 && s.Refused == 3 })
 }
 

@@ -109,7 +109,7 @@ func perform(t *testing.T, n *neighbour, r rogue) {
 type results struct {
 	mu   sync.Mutex
 	done int
-	errs map[string]int // by what they say
+	errs map[string]int // by their texts
 }
 
 // submit keeps a few events with a handler until ctx ends; the group ends when each has its

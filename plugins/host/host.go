@@ -72,10 +72,10 @@ func (h *Host) Run(ctx context.Context) error {
 }
 
 // Handle delivers ev and returns the handler's answer. It blocks while no process is ready or the
-// window is full. The spec's time limit counts from the sending on. After it, and when ctx ends,
-// the handler is told that nobody wants its answer any more. The error wraps [handler.ErrLost] if
-// the process went away with the event. The handler may have handled it then, and the caller sends
-// it again with a higher Attempt. ev's JSON is not copied and must never be changed.
+// window is full. The spec's time limit counts from the sending on. After it, or when ctx ends, the
+// host cancels the event at the handler. The error wraps [handler.ErrLost] if the process went away
+// with the event. The handler may have handled it then, and the caller sends it again with a higher
+// Attempt. ev's JSON is not copied and must never be changed.
 func (h *Host) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	return h.box.Handle(ctx, ev)
 }
@@ -101,10 +101,10 @@ func (h *Host) SubmitAll(
 // Ready waits until a process takes events.
 func (h *Host) Ready(ctx context.Context) error { return h.processes.waitReady(ctx) }
 
-// Limit returns how many events the process takes at once: the least of what the operator and the
-// handler allow, and slow events in addition. isProbe says that only places are left that find out
-// whether the handler still answers anything; package outbox explains both. While no process takes
-// events, n is what the operator allows.
+// Limit returns how many events the process takes at once: the lower of the operator's and the
+// handler's limit, and slow events in addition. isProbe says that only places are left that find
+// out whether the handler still answers anything; package outbox explains both. While no process
+// takes events, n is what the operator allows.
 func (h *Host) Limit() (n int, isProbe bool) { return limit(h.box, h.processes.concurrency()) }
 
 func limit(box *outbox.Outbox, concurrency int) (n int, isProbe bool) {

@@ -8,7 +8,7 @@ import (
 	"github.com/informd/informd/plugins/host/output"
 )
 
-// processLog returns the logger for what a process of s writes: log with the level of s, whatever
+// processLog returns the logger for the output of a process of s: log with the level of s, whatever
 // the level of log is.
 func (s Spec) processLog(log *slog.Logger) *slog.Logger {
 	var least slog.Level

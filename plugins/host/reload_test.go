@@ -20,8 +20,8 @@ import (
 )
 
 func init() {
-	// It keeps a journal of what it begins and ends, in the file that JOURNAL names, under the
-	// version in VERSION.
+	// It keeps a journal of its begins and ends, in the file that JOURNAL names, under the version in
+	// VERSION.
 	modes["journal"] = func() { serve.Main(&journal{version: os.Getenv("VERSION")}) }
 	modes["not-well"] = func() { serve.Main(&journal{problem: "no disk"}) }
 }

@@ -77,7 +77,7 @@ type Options struct {
 	// so, what it says is not quoted: neither in Status, nor in errors other than its answers, nor in
 	// lines of Logger that are not its own. It is called from any goroutine. nil: it sees none.
 	Confidential func() bool
-	// Version of informd, which the handler is told.
+	// Version of informd, which the host sends to the handler.
 	Version string
 
 	StartTimeout     time.Duration // from launch to handshake and connection; default 10 s

@@ -33,7 +33,7 @@ func serveStock() {
 	_ = os.WriteFile(os.Getenv("ENDED"), []byte(os.Getenv("PLUGIN_CLIENT_CERT")), 0o600)
 }
 
-// Stock go-plugin serves informd: over TLS, with its output redirected, until it is asked to shut
+// Stock go-plugin serves informd: over TLS, with its output redirected, until a request to shut
 // down.
 func TestStockServer(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func startRemote(t *testing.T) *handlertest.RemoteHandler {
 	}
 }
 
-// A remote handler is checked where it runs, as far as it is about more than starting and ending a
+// The suite checks a remote handler where it runs, without the clauses about starting and ending a
 // process.
 func TestRemoteSuite(t *testing.T) {
 	spec := startRemote(t)

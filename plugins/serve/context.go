@@ -44,7 +44,7 @@ func eventOf(ctx context.Context) *handler.Event {
 	return ev
 }
 
-// String keeps those who print contexts away from what mu guards.
+// String keeps those who print contexts away from the fields that mu guards.
 func (c *callContext) String() string { return "serve.callContext" }
 
 func (c *callContext) context() context.Context {

@@ -63,8 +63,8 @@ func (s *service) batcher() handler.Batcher {
 // stream is the state of one stream of events.
 //
 // Workers call Handle, for one event after the other, and send the answers. Before a worker calls
-// Handle, which may take long, it makes sure that another worker, the spare, will look for what
-// else there is to do. So no event and no answer waits for a long call, as if each event had its
+// Handle, which may take long, it makes sure that another worker, the spare, will look for other
+// work. So no event and no answer waits for a long call, as if each event had its
 // own goroutine. But a batch of quick events costs one or two switches between goroutines instead
 // of one for each event, and is answered with one message. Its many fields are one state.
 type stream struct {

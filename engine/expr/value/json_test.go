@@ -75,7 +75,7 @@ func doubled(n int) any {
 	return v
 }
 
-// Encodable copies only what it changes, and takes the memory of what it copies.
+// Encodable copies only what it changes, and charges the memory of the copies.
 func TestEncodable(t *testing.T) {
 	plain := dict{"a": list{int64(1), "x"}}
 	mixed := dict{"plain": plain, "list": list{plain, hour}, "age": hour}

@@ -22,9 +22,10 @@ func (e Error) Error() string { return string(e) }
 // in the expression's text, never values.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
-// IsUnreadable reports whether an evaluation failed because of what a text says: it is no number, time,
-// quantity or whatever else the expression reads from it. Where the text is an object's, the object is
-// at fault. Most other errors are about kinds of values, which the expression has to expect.
+// IsUnreadable reports whether an evaluation failed because it could not parse a text as a number,
+// time, quantity or whatever else the expression reads from it. If the text comes from an object,
+// the object is at fault. Most other errors are about kinds of values, which the expression has to
+// expect.
 func IsUnreadable(err error) bool {
 	e, ok := errors.AsType[Error](err)
 	return ok && (strings.HasSuffix(string(e), " cannot parse its argument") ||

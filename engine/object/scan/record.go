@@ -2,16 +2,16 @@ package scan
 
 import "unicode/utf8"
 
-// recording is a copy of what the Scanner reads. It copies late, in large pieces, what stays
-// unchanged, because a server's text has no space to leave out.
+// recording is a copy of the text that the Scanner reads. It copies late, in large pieces, what
+// stays unchanged, because a server's text has no space to leave out.
 type recording struct {
 	on   bool
 	from int // the recording has the text from here to pos, but out does not yet
 	out  []byte
 }
 
-// Record starts a copy of what the Scanner reads, without space, and with U+FFFD for bytes that are
-// not UTF-8. [Scanner.Deepest] and [Scanner.OutOfRange] count from here on.
+// Record starts a copy of the text that the Scanner reads, without space, and with U+FFFD for bytes
+// that are not UTF-8. [Scanner.Deepest] and [Scanner.OutOfRange] count from here on.
 func (s *Scanner) Record() {
 	s.record = recording{on: true, from: s.pos, out: s.record.out[:0]}
 	s.nesting = nesting{}

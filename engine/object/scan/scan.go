@@ -10,8 +10,8 @@ import (
 )
 
 // Scanner reads values one after the other. It returns [io.ErrUnexpectedEOF] if the text ends
-// within a value, or with a number, which might go on. It returns a [*SyntaxError] for what is not
-// JSON. After an error it may be anywhere, and [Scanner.Reset] starts over. It is not safe for
+// within a value, or with a number, which might go on. It returns a [*SyntaxError] for text that is
+// not JSON. After an error it may be anywhere, and [Scanner.Reset] starts over. It is not safe for
 // concurrent use.
 type Scanner struct {
 	text []byte

@@ -11,7 +11,7 @@ import (
 // ErrHangs means that the disk has not answered in time.
 var ErrHangs = errors.New("the disk does not answer")
 
-// IsNotExist reports whether err says that there is no such file.
+// IsNotExist reports whether err says that a file does not exist.
 func IsNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // IsAtFault reports whether err is about the disk or permissions, and not about the content of the

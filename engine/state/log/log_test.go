@@ -73,7 +73,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// Files are read as far as each goes on where the one before it ends.
+// Files are read in order, up to the first that does not begin where the one before it ends.
 func TestFilesAreReadInOrder(t *testing.T) {
 	files := newMemory()
 	l := start(t, files, 3)

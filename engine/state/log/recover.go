@@ -25,10 +25,10 @@ type Lost struct {
 	From, To int64 // offsets; To is the length of the file
 }
 
-// Recover reads the log of a directory from the file with a number on, as far as each file goes on
-// where the one before it ends. Earlier files do not count. It changes nothing on disk. If it
-// returns an error, the result is not nil and says what was found before. The caller closes it in
-// any case.
+// Recover reads the log of a directory, beginning at the file with a number, up to the first file
+// that does not begin where the one before it ends. Earlier files do not count. It changes nothing
+// on disk. If it returns an error, the result is not nil and says what was found before. The caller
+// closes it in any case.
 func Recover(files Files, dir string, from uint64) (left *Left, err error) {
 	left = new(Left)
 	if left.Numbers, err = Numbers(files, dir); err != nil {

@@ -1,4 +1,4 @@
-// The record of what a rule remembers under a name.
+// The record of a value that a rule remembers under a name.
 
 package records
 

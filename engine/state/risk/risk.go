@@ -1,4 +1,4 @@
-// The notes of what the process may not survive.
+// Notes about operations that the process may not survive.
 
 package risk
 
@@ -57,7 +57,7 @@ func write(fs vfs.FS, store, name, text string) {
 func Survived(fs vfs.FS, store, name string) { _ = fs.Remove(fs.PathJoin(store, name)) }
 
 // Compactions notes whether a compaction runs. Pebble calls Began and Ended under its own lock, so
-// the disk is asked beside them, in order.
+// the notes are written in goroutines of their own, one after the other.
 type Compactions struct {
 	disk  vfs.FS
 	store string
@@ -65,16 +65,16 @@ type Compactions struct {
 	running atomic.Int32
 	notes   sync.WaitGroup
 
-	mu    sync.Mutex // held while the disk is asked; guards noted
+	mu    sync.Mutex // held while a note is written; guards noted
 	noted bool
 }
 
-// NewCompactions returns what notes the compactions of a store.
+// NewCompactions returns the Compactions of a store.
 func NewCompactions(files vfs.FS, store string) *Compactions {
 	return &Compactions{disk: files, store: store}
 }
 
-// Wait returns when the disk has been asked everything.
+// Wait returns when all notes are written.
 func (c *Compactions) Wait() { c.notes.Wait() }
 
 // Began notes that a compaction runs.

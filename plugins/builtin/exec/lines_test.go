@@ -219,7 +219,7 @@ func TestLinesThatAreNotFlushed(t *testing.T) {
 	}
 }
 
-// An answer counts when its line ends. Who forgets the newline is told.
+// An answer counts when its line ends. A script that forgets the newline gets a hint.
 func TestLinesWithoutNewline(t *testing.T) {
 	const answer = `printf '{"id": "%s"}' "$id"`
 	for name, script := range map[string]string{

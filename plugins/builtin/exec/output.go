@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Bounds of what one command may print.
+// Bounds of the output of one command.
 const (
 	maxLine  = 8 << 10 // bytes of a line; the rest of it is left out
 	maxLines = 100     // of both streams together; the rest is counted

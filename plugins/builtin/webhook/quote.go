@@ -26,7 +26,7 @@ const leastHidden = 4
 const leastPart = 8
 
 // quote adds to err the beginning of a response's body, as a line of printable text. In it, ***
-// stands for what the request had to keep secret. A body that holds the longest word of a secret, or
+// stands for each secret of the request. A body that holds the longest word of a secret, or
 // a secret in base64, is not quoted. Neither are pages and bytes that are no text. No other encoding
 // is looked for: whoever wants to show a secret that it was sent finds one.
 func (c *config) quote(err error, header http.Header, body []byte, request *http.Request) error {

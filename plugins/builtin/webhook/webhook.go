@@ -128,7 +128,7 @@ func verdict(host string, response *http.Response, now time.Time) error {
 }
 
 // delay returns how long a server asks to wait, by Retry-After, or by the headers of GitHub and
-// Discord that say when their rate limit begins anew. 0 means that it does not.
+// Discord that say when their rate limit resets. 0 means that it does not.
 func delay(header http.Header, now time.Time) time.Duration {
 	if after := retryAfter(header.Get("Retry-After"), now); after > 0 {
 		return after

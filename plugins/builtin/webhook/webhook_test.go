@@ -193,7 +193,7 @@ func TestStatusIsTheAnswer(t *testing.T) {
 	}
 }
 
-// GitHub and Discord say when their rate limits begin anew.
+// GitHub and Discord say when their rate limits reset.
 func TestRateLimits(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }

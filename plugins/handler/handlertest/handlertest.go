@@ -14,7 +14,7 @@
 // yields. NewCache is for Go tests that call a handler's methods themselves.
 //
 // The suite speaks the protocol itself, from the handshake line to the last answer, and imports
-// nothing of informd's daemon. It knows nothing of what the handler does with an event: that is for
+// nothing of informd's daemon. It does not know what the handler does with an event: that is for
 // the handler's own tests.
 //
 // The files: check.go runs the clauses one after the other. events.go, reads.go, life.go and

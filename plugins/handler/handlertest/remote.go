@@ -47,7 +47,7 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 		grpc.WithTransportCredentials(shaker),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", address)
-			var unknown *net.DNSError // it would name the system's DNS server, whichever was asked
+			var unknown *net.DNSError // its text names the system's DNS server, even if another answered
 			if errors.As(err, &unknown) && unknown.IsNotFound {
 				err = fmt.Errorf("%s has no address: is an endpoint ready?", r.Host)
 			}

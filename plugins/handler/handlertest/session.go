@@ -28,7 +28,7 @@ type session struct {
 	p      *process
 	stream handlerpb.Handler_DeliverClient
 	cancel context.CancelFunc // ends the stream
-	wake   chan struct{}      // holds a token when there may be something to send
+	wake   chan struct{}      // holds a token when send should check for something to send
 	ended  chan struct{}      // closed by receive
 	loops  sync.WaitGroup
 

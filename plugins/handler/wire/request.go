@@ -71,7 +71,7 @@ func (r *Request) unmarshal(data mem.BufferSlice) error {
 	return err
 }
 
-// decode replaces r's content by what a message says, and keeps nothing of wire. It accepts what
+// decode replaces r's content by that of a message, and keeps nothing of wire. It accepts what
 // protobuf accepts, and skips fields that it does not know. The fields' numbers are those of
 // handler.proto.
 func (r *Request) decode(wire []byte) error {

@@ -35,7 +35,7 @@ type Sources interface {
 	Open(ctx context.Context, name string) (Source, error)
 }
 
-// ErrNoSource says that there is no source of a name.
+// ErrNoSource says that no source has a name.
 var ErrNoSource = errors.New("there is no such source")
 
 // Source is the cache of one source. Objects are in the order of their namespaces, then of their

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Bounds of what one process may have, and so of the daemon's memory and time that it can cost. For
-// one process, one goroutine at a time reads the cache or makes a page.
+// Bounds for one process, and so for the daemon's memory and time that it can cost. For one
+// process, one goroutine at a time reads the cache or makes a page.
 const (
 	maxConnections = 16
 	maxCalls       = 32       // at once, per connection

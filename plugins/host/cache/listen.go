@@ -115,8 +115,8 @@ func (l *listener) examine(conn *net.UnixConn) (pid int, is bool, err error) {
 	return pid, is, err
 }
 
-// connection is one connection of a process. Reads from all of them together are paced, and nothing
-// is read while the process does not read what is written to it: gRPC would keep up to ten thousand
+// connection is one connection of a process. Reads from all of them together are paced. informd
+// reads nothing while the process does not read its answers: gRPC would keep up to ten thousand
 // answers of cancelled calls, and as many ends of them.
 type connection struct {
 	*net.UnixConn

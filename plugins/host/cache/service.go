@@ -175,8 +175,8 @@ func (s *service) count(err error) {
 }
 
 // answer sends what find returns, in pages. An answer of several pages needs one of few places. If
-// only the first page shows that there are several, answer starts again with a place: it calls find
-// again, because it retains no objects while it waits.
+// the need for several shows only with the first page, answer starts again with a place: it calls
+// find again, because it retains no objects while it waits.
 func (s *service) answer(
 	to grpc.ServerStream, name string, long bool, find func(Source) (elements, error),
 ) error {

@@ -2,15 +2,15 @@
 // another user to run as, and a sandbox that leaves it only named parts of the file system and the
 // network. Linux only.
 //
-// Prepare runs in the daemon. It decides, from what this machine offers, how each demand is
-// enforced, and refuses what cannot be enforced: it never enforces less. The process that is to
-// become the handler then applies the Order to itself and executes the handler.
+// Prepare runs in the daemon. It decides how to enforce each demand on this machine, and refuses
+// those that it cannot enforce: it never enforces less. The process that is to become the handler
+// then applies the Order to itself and executes the handler.
 //
-// A sandbox is no_new_privs, no capabilities, a landlock ruleset, and a seccomp filter for what
+// A sandbox is no_new_privs, no capabilities, a landlock ruleset, and a seccomp filter for all that
 // landlock does not cover: sockets other than TCP, io_uring, keyrings, System V IPC, user
 // namespaces, modes and owners of files, and watches on them. Neither covers stat, readlink and
-// chdir: a process that knows a name can ask for the file's size, times, owner and mode, as far as
-// its user may.
+// chdir: a process that knows a name can read the file's size, times, owner and mode, if its user
+// may.
 //
 // The package calls landlock and seccomp directly. The libraries for them apply to all threads of a
 // process that lives on, and go-landlock silently enforces less or demands one version of the
@@ -42,7 +42,7 @@ type Spec struct {
 // systemFolders are those that every sandbox opens, of programs and libraries.
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
-// Opens reports whether the sandbox opens an absolute path, as far as names tell: it follows no
+// Opens reports whether the sandbox opens an absolute path, judging by names only: it follows no
 // links.
 func (s *Spec) Opens(path string) bool {
 	for _, granted := range slices.Concat(s.Read, s.Write, systemFolders) {

@@ -19,8 +19,8 @@ type Confinement struct {
 // concurrently.
 //
 // Paths are resolved when the process is launched. Symbolic links are followed then. A file that
-// replaces another one later, under the same name, is not covered. A link in a writable folder that
-// leads out of what may be written is an error of Enter.
+// replaces another one later, under the same name, is not covered. If a link in a writable folder
+// leads outside the writable paths, Enter returns an error.
 func Prepare(s Spec, name string, own Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil

@@ -65,7 +65,8 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 	return c, nil
 }
 
-// Versions of landlock, by what they added. https://docs.kernel.org/userspace-api/landlock.html
+// Versions of landlock, named after their additions.
+// https://docs.kernel.org/userspace-api/landlock.html
 const (
 	abiTruncate = 3 // Linux 6.2: no truncation of files that may not be written
 	abiTCP      = 4 // 6.7: TCP bind and connect

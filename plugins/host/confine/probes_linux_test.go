@@ -20,7 +20,7 @@ import (
 
 // scene describes the surroundings of the probes.
 type scene struct {
-	Own, Outside         string // folders; all users may write to both, as far as file modes go
+	Own, Outside         string // folders; their file modes let all users write to both
 	Given                string // a folder that may be read
 	Written              string // a file that may be written
 	Allowed, Denied, UDP int    // ports on which somebody listens

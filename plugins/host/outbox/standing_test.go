@@ -239,7 +239,7 @@ func TestOutboxGrowsWhenAConsumerRecovers(t *testing.T) {
 	a, _ := joined(p, 4), joined(p, 4)
 	a.Doubt(true)
 	select {
-	case <-p.Grown(): // of what came before
+	case <-p.Grown(): // a token from earlier
 	default:
 	}
 	if got, _ := p.Room(); got != 4 {

@@ -196,7 +196,7 @@ func (p *Process) running() *child {
 // Exited is closed once the process and all that it started are gone. Connect has succeeded.
 func (p *Process) Exited() <-chan struct{} { return p.running().exited }
 
-// Leaving returns nil: a process serves until it is told to end.
+// Leaving returns nil: a process serves until End.
 func (p *Process) Leaving() <-chan struct{} { return nil }
 
 // PID is the process id. Connect has succeeded.
@@ -221,9 +221,9 @@ func (p *Process) socket() string {
 // endGrace is how long End waits for a process that was killed.
 const endGrace = 10 * time.Second
 
-// End ends the process and removes what was made for it. For grace the process is asked to exit, by
-// the end of its standard input and by go-plugin's Shutdown; at half of it, by SIGTERM. Then it is
-// killed with everything that it started. End is called once.
+// End ends the process and removes the files that were made for it. It first asks the process to
+// exit, by the end of its standard input and by go-plugin's Shutdown; after half of grace, by
+// SIGTERM. After grace, End kills it with everything that it started. End is called once.
 func (p *Process) End(grace time.Duration) {
 	p.output.Hurry()
 	child := p.running()

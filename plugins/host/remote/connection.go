@@ -1,9 +1,9 @@
 // Package remote reaches the endpoints of a remote handler: it looks up their addresses
 // ([Location]), and holds one connection to one endpoint ([Connection]).
 //
-// A Connection is a session.Peer, with a connection in the place of a process. It is never made a
-// second time: behind the same address there may be another process by then. A process that loses
-// its connection stops what it was doing, if it notices; informd cannot know.
+// A Connection is a session.Peer, with a connection in the place of a process. It never reconnects:
+// another process may use the same address by then. A process that loses its connection stops what
+// it was doing, if it notices; informd cannot know.
 package remote
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// withheld takes the place of what a handler says that may have seen a Secret.
+// withheld replaces texts of a handler that may have seen a Secret.
 const withheld = "what it says is not shown, as it may quote a Secret"
 
 // isConfidential reports whether the peer may have seen text of a Secret, so that nobody may quote

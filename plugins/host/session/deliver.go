@@ -20,8 +20,8 @@ import (
 	"github.com/informd/informd/plugins/host/outbox"
 )
 
-// Observer is told how the handler is. Its functions are called from one goroutine and must not
-// block.
+// Observer receives reports about the handler's condition. Its functions are called from one
+// goroutine and must not block.
 type Observer struct {
 	Health func(problem string) // what the handler reports; empty: it is well
 	Wedged func(reason string)  // why it counts as wedged; empty: it answers again
@@ -259,7 +259,7 @@ func (s *delivering) complete(resp *handlerpb.DeliverResponse) (stray int) {
 	return stray
 }
 
-// emptyPause slows down a handler whose messages hold no answer that was asked for.
+// emptyPause slows down a handler whose messages hold no answer to an event in flight.
 const emptyPause = 5 * time.Millisecond
 
 // strayPause is the least time between two warnings about answers that nobody asked for.

@@ -14,9 +14,9 @@ import (
 // maxMisses is how many health checks in a row a handler may leave without an answer.
 const maxMisses = 2
 
-// checkHealth asks the handler regularly how it is. What matters is that it answers at all: one
-// that does not counts as wedged and is asked again at once. It is ended if it misses that check,
-// too.
+// checkHealth asks the handler regularly how it is. What matters is that it answers at all: if it
+// does not, it counts as wedged, and checkHealth asks again at once. If it misses that check too,
+// it is ended.
 func (s *delivering) checkHealth(working context.Context) error {
 	ticker := time.NewTicker(s.terms.HealthInterval)
 	defer ticker.Stop()
@@ -56,8 +56,8 @@ func (s *delivering) setWedged(reason string) {
 	s.observer.Wedged(reason)
 }
 
-// askHealth returns what the handler reports; empty: it is well. The error says that there was no
-// answer in time, or at all. A handler that does not implement Health is healthy.
+// askHealth returns what the handler reports; empty: it is well. It returns an error if no answer
+// came, or not in time. A handler that does not implement Health is healthy.
 func (s *Session) askHealth(working context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(working, s.terms.HealthTimeout)
 	defer cancel()

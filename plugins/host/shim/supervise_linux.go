@@ -48,9 +48,8 @@ func supervise(control *os.File, files int) {
 	exit(0)
 }
 
-// makeThreads makes all threads that the shim will ever need. Later there may be no room for
-// another one: a fork bomb of the same user takes it, and the Go runtime ends a process that gets
-// no thread.
+// makeThreads makes all threads that the shim will ever need. Later it may get no more: a fork bomb
+// of the same user takes them, and the Go runtime ends a process that gets no thread.
 func makeThreads() {
 	const enough = 8
 	runtime.GOMAXPROCS(2)

@@ -43,7 +43,7 @@ func New(t testing.TB, dir, name string) *CA {
 }
 
 // Issue writes a certificate for the names and addresses, and its key: NAME.pem and NAME.key. It
-// replaces both in place of what is there.
+// overwrites existing files.
 func (ca *CA) Issue(t testing.TB, name string, hosts ...string) (cert, key string) {
 	t.Helper()
 	return ca.IssueAs(t, name, func(*x509.Certificate) {}, hosts...)
