@@ -162,7 +162,8 @@ type Retry struct {
 }
 
 // Rule is a Rule manifest: which changes go to a handler, or what to do about them. It has many
-// fields because it mirrors the manifest's spec.
+// fields because it mirrors the manifest's spec. A new field is part of the digests of plan.Rule: see
+// digestOfEvents there.
 type Rule struct {
 	Name       string
 	At         Text

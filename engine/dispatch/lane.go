@@ -301,7 +301,7 @@ func (l *Lane) stands() bool { return l.isPaused.Load() || l.isHeld || l.isSucce
 // chosen is called with the queue locked.
 func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Hasten(chosen) }
 
-// Delayed returns the objects that wait for a retry.
+// Delayed returns the objects that wait for a retry, or whose first attempt was postponed.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
 // Holds reports whether deliveries of an object wait, or one is in flight. If another lane has taken

@@ -19,6 +19,8 @@
 //	  watches another selection                that the rule has left
 //	a reload, with another where             Now, by the intake before    the intake takes over
 //	a reload, with a new rule                nothing                      the intake takes over
+//	a start or a reload, with a new          nothing                      never: the first list comes
+//	  informer                                                              as steps
 //	either, with another selection, of       Now, here, and Inside, of    the informer has caught up
 //	  a rule that follows the informer         what it has left
 //	a source that the rule looks into        nothing, or Inside           that source has settled
@@ -26,7 +28,7 @@
 //	a resync, or a moment of a schedule      Now, by the rule itself      at once: a round
 //	another name, handler, when or payload   Now, by the rule itself      never
 //
-// The last two rows are no catch-ups. In a round a rule learns what it knows: each object has a turn as
+// The last two rows, and a new informer, are no catch-ups. In a round a rule learns what it knows: each object has a turn as
 // well, but its step before that is not its turn. A rule of another name has nothing to learn, so nothing
 // walks its objects: its records are found by an id that it keeps.
 //

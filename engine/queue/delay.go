@@ -46,7 +46,7 @@ func (d *delays[K, V]) Pop() any {
 	return e
 }
 
-// delay keeps e from becoming ready for the given time.
+// delay keeps e from becoming ready for the given time. e must be neither in flight nor delayed.
 func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
 	q.turn++
 	e.due, e.turn = q.opts.Now().Add(after), q.turn
