@@ -137,7 +137,7 @@ func (r *reader) reference(n *yaml.Node, what string) (string, Text) {
 	return s, r.text(n)
 }
 
-// events reads the events of a rule. A rule with a schedule is told of its moments only, unless it
+// events reads the events of a rule. A rule with a schedule receives its moments only, unless it
 // asks for more.
 func (r *reader) events(spec mapping) []string {
 	n := spec.get("events")

@@ -67,7 +67,7 @@ func (e *eventsFlags) run(ctx context.Context, c *control.Client, out, notes io.
 		if err != nil {
 			return err
 		}
-		if !started.IsZero() && !found.Started.Equal(started) { // it counts anew
+		if !started.IsZero() && !found.Started.Equal(started) { // it starts at 0
 			fmt.Fprintln(notes, "informd: the daemon has restarted")
 			started, after = found.Started, 0
 			continue

@@ -124,7 +124,7 @@ type ReloadedAll struct {
 	Rules    Changes   `json:"rules"`
 	Renamed  []Renamed `json:"renamed,omitempty"` // rules
 	Handlers Changes   `json:"handlers"`
-	Metrics  Changes   `json:"metrics"`           // those that changed begin anew
+	Metrics  Changes   `json:"metrics"`           // those that changed start at 0
 	Dropped  int       `json:"dropped,omitempty"` // events that waited for rules that are gone
 	Notes    []string  `json:"notes,omitempty"`
 }
@@ -147,14 +147,14 @@ type Planned struct {
 	Kept      int           `json:"kept"`      // informers that stay
 	Rules     []PlannedRule `json:"rules"`
 	Handlers  Changes       `json:"handlers"`
-	Metrics   Changes       `json:"metrics"` // those that change begin anew
+	Metrics   Changes       `json:"metrics"` // those that change start at 0
 	// Problem says why a reload would be refused all the same; empty if it would not.
 	Problem string `json:"problem,omitempty"`
 	// Rights are those that the manifests would need and the daemon lacks.
 	Rights *RightsStatus `json:"rights,omitempty"`
 }
 
-// PlannedRule is what a rule would be told, before its when and events.
+// PlannedRule is how a rule would change, and what it would receive, before its when and events.
 type PlannedRule struct {
 	Name    string `json:"name"`
 	Former  string `json:"formerly,omitempty"` // the name that it has until now, if it is renamed
@@ -164,7 +164,7 @@ type PlannedRule struct {
 	Pending int    `json:"pending,omitempty"`  // objects that begin to wait
 	Lists   bool   `json:"lists,omitempty"`    // and what informers that are new list
 	Dropped int    `json:"dropped,omitempty"`  // deliveries that wait
-	Untold  bool   `json:"untold,omitempty"`   // it is told nothing of objects as they are
+	Untold  bool   `json:"untold,omitempty"`   // it receives nothing of objects as they are
 	Leaves  bool   `json:"leaves,omitempty"`   // it is gone, and what it has applied stays
 	// Does has what it would do by itself, and does not do yet: "deletes v1/pods", say.
 	Does []string `json:"does,omitempty"`
@@ -243,7 +243,7 @@ type RuleStatus struct {
 	NextEvent time.Time `json:"nextEvent,omitzero"`
 	// Windows is how many windows of the rule's count are open, with changes that count.
 	Windows int `json:"windows"`
-	// NextRound is when the rule is told of all members again, by its schedule or its resync. For a
+	// NextRound is when the rule receives all members again, by its schedule or its resync. For a
 	// rule without a source, it is the next moment of its schedule.
 	NextRound time.Time `json:"nextRound,omitzero"`
 	// Scheduled says that NextRound is a moment of the rule's schedule.
@@ -367,7 +367,7 @@ func (e *NotWaitingError) Error() string {
 
 // Events are what has happened lately to changes and deliveries, in order.
 type Events struct {
-	Started time.Time `json:"started"` // of the daemon: another one counts anew
+	Started time.Time `json:"started"` // of the daemon: another one starts at 0
 	Last    uint64    `json:"last"`    // the number to go on with
 	Missed  bool      `json:"missed"`  // informd has forgotten some of those that were asked for
 	Items   []Event   `json:"items"`
