@@ -39,7 +39,7 @@ func TestFieldsOfOtherNames(t *testing.T) {
 	}
 }
 
-// A mistake is reported once: not also by what is missing because of it.
+// A field under another name is one mistake: the field that it stands for is not reported as missing.
 func TestFieldsOfOtherNamesAreNotMissing(t *testing.T) {
 	rule := "kind: Rule\nmetadata: {name: r}\nspec:\n  source: things\n"
 	for _, manifest := range []string{

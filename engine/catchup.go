@@ -11,6 +11,7 @@ import (
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/timing"
 )
 
 // catchUp has rules of an intake catch up, an object at a time: see package follow. The informer
@@ -227,7 +228,7 @@ func (in *intake) catchUpSome(began time.Time, get func(key string) *object.Obje
 		for key, ok := u.Next(); ok; key, ok = u.Next() {
 			in.takeTurn(u, key, get(key))
 			if now := in.clock.Now(); now.Sub(began) > in.turn {
-				return now.Add(lull * now.Sub(began))
+				return now.Add(timing.Lull * now.Sub(began))
 			}
 		}
 		in.learns.catchUps = slices.Delete(in.learns.catchUps, 0, 1) // which keeps nothing of it

@@ -8,13 +8,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -163,27 +160,5 @@ func turnsAndKills(t *testing.T, seed uint64) {
 			want["turns"][name] = is
 		}
 	}
-	settle := func() (told int) {
-		t.Helper()
-		e, stop := l.startWith(last, f)
-		defer stop()
-		quiet, before := 0, -1
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			known, told := f.copy()
-			catchesUp := catchesUp(e)
-			if told != before || catchesUp || !reflect.DeepEqual(want, known) || !isQuiet(e.Status()) {
-				quiet, before = 0, told
-				l.server.Bookmark()
-			} else if quiet++; quiet == 100 {
-				return told
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%+v\n%s", e.Status(), cmp.Diff(want, known))
-			}
-		}
-	}
-	told := settle()
-	if now := settle(); now != told {
-		t.Errorf("%d more events, though nothing has happened", now-told)
-	}
+	l.converges(last, f, want)
 }

@@ -80,7 +80,7 @@ func TestKnowledge(t *testing.T) {
 	of := func(all ...*object.Object) map[delta.Key]*object.Object {
 		m := make(map[delta.Key]*object.Object)
 		for _, o := range all {
-			m[keyOf(o)] = o
+			m[delta.KeyOf(o)] = o
 		}
 		return m
 	}
@@ -93,12 +93,12 @@ func TestKnowledge(t *testing.T) {
 		key  delta.Key
 		want string
 	}{
-		{nil, nil, a, keyOf(a), "<nil> false"},
-		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, keyOf(a), "a true"},
-		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, keyOf(b), "b false"},
-		{follow.Cut{Objects: of(a), Has: isA}, left, nil, keyOf(b), "b true"},
-		{follow.Now{Has: isA}, left, a, keyOf(a), "a true"},
-		{follow.Now{Has: isA}, nil, nil, keyOf(a), "<nil> false"},
+		{nil, nil, a, delta.KeyOf(a), "<nil> false"},
+		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, delta.KeyOf(a), "a true"},
+		{follow.Cut{Objects: of(a, b), Has: isA}, nil, nil, delta.KeyOf(b), "b false"},
+		{follow.Cut{Objects: of(a), Has: isA}, left, nil, delta.KeyOf(b), "b true"},
+		{follow.Now{Has: isA}, left, a, delta.KeyOf(a), "a true"},
+		{follow.Now{Has: isA}, nil, nil, delta.KeyOf(a), "<nil> false"},
 	} {
 		before := follow.Pupil{Knew: c.knew}.Before(c.key, c.last, c.left)
 		name := "<nil>"

@@ -373,13 +373,13 @@ spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {d
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: at(to), Old: at(to - 1)}})
 	}
 	change(2)
-	e.acting.writes.Begin(configMaps, keyOf(at(2)), "acts", action.Cause{})("2", "3")
+	e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
 	change(3) // its own
 	change(4)
 	if n := r.lane.Stats().Waiting; n != 0 || r.lane.OwnChanges() != 1 {
 		t.Errorf("%d events go on, and %d changes are its own", n, r.lane.OwnChanges())
 	}
-	end := e.acting.writes.Begin(configMaps, keyOf(at(2)), "acts", action.Cause{})
+	end := e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
 	change(5) // perhaps its own
 	if n := r.lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d changes wait, want the one that may be its own", n)

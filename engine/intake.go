@@ -63,7 +63,7 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 		planned: planned, id: informerID(planned), clock: b.clock,
 		offering: offering{clock: b.clock, dead: b.dead},
 		learns:   newLearning(planned.Resource == object.Secrets),
-		before:   before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, turn),
+		before:   before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, timing.Turn),
 	}
 	if before != nil {
 		in.informer, in.indexed = before.informer, before.indexed
@@ -159,7 +159,7 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 		in.lastOf(step, c)
 	case s.Saved != nil:
 		in.returned(step, s.Saved, c)
-	case s.Round == nil && in.learns.owesAny(d.Object.Key()):
+	case s.Round == nil && in.learns.owesAny(d.Object):
 		in.catchUpStep(step, c)
 	default:
 		if in.offering.knowsOwn {
@@ -242,14 +242,8 @@ func (in *intake) isSecret() bool { return in.planned.Resource == object.Secrets
 // latest returns the intake that has taken the place of in, or in.
 func (in *intake) latest() *intake { return in.present.intake }
 
-const (
-	// turn is how long a tick keeps changes of its informer waiting.
-	turn = timing.Turn
-	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
-	lull = timing.Lull
-	// panicked is how much longer an object waits if its evaluation panics.
-	panicked = time.Minute
-)
+// panicked is how much longer an object waits if its evaluation panics.
+const panicked = time.Minute
 
 // Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
 // long enough, and measures objects for gauges.

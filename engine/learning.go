@@ -55,7 +55,11 @@ func (l *learning) owes(rule int, key string) bool {
 }
 
 // owesAny reports whether any rule has not learned of an object.
-func (l *learning) owesAny(key string) bool {
+func (l *learning) owesAny(o *object.Object) bool {
+	if len(l.catchUps) == 0 { // as nearly always: the key costs an allocation
+		return false
+	}
+	key := o.Key()
 	return slices.ContainsFunc(l.catchUps, func(u *catchUp) bool { return u.Owes(key) && !u.departs })
 }
 
@@ -138,7 +142,8 @@ func (l *learning) makeLate(i int) {
 	l.resuming.late[i] = true
 }
 
-// carries reports whether all rules of a catch-up, of an intake with the rules before, go on in one with rules.
+// carries reports whether all rules of a catch-up, of an intake with the rules before, go on in one
+// with rules.
 func carries(rules, before []*runningRule, u *catchUp) bool {
 	return !slices.ContainsFunc(u.Pupils, func(p follow.Pupil) bool {
 		return successor(rules, before[p.Rule]) < 0

@@ -85,7 +85,7 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects int) {
 	snapshot := from.left[p.from.id]
 	for _, o := range snapshot.Objects {
-		key := keyOf(o)
+		key := delta.KeyOf(o)
 		if !verdict.Before.Has(o, p.rule.preparer.IsSecret(), snapshot.Inside[key]) {
 			continue
 		}

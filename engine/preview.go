@@ -11,6 +11,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Preview returns what Reload would change if it were called now. It touches nothing, and evaluates
@@ -180,7 +181,7 @@ func (in *intake) countFor(
 		in.informer.Look(func(get func(string) *object.Object) {
 			is := in.latest()
 			j := slices.Index(is.rules, old)
-			for len(keys) > 0 && time.Since(began) < turn {
+			for len(keys) > 0 && time.Since(began) < timing.Turn {
 				o := get(keys[0])
 				keys = keys[1:]
 				if o == nil {
@@ -192,7 +193,7 @@ func (in *intake) countFor(
 				v.Count(before, r, o.Decode(paths), in.clock.Now())
 			}
 		})
-		if len(keys) > 0 && !rested(ctx, lull*time.Since(began)) {
+		if len(keys) > 0 && !rested(ctx, timing.Lull*time.Since(began)) {
 			return context.Cause(ctx)
 		}
 	}

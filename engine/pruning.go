@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/orphans"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/timing"
 )
 
 // pruning is what a rule with prune does beside its deliveries: see package orphans.
@@ -41,16 +42,16 @@ func newPruning(e *Engine, r, old *runningRule) *pruning {
 	if old != nil && old.pruning != nil {
 		p.spared = old.pruning.spared
 	} else {
-		p.spared = orphans.Spare(of, pruneNotes{e.store}, e.log, e.clock)
+		p.spared = orphans.Spare(of, notes{e.store}, e.log, e.clock)
 	}
 	p.orphans = orphans.New(of, p.spared, e.log, e.clock)
 	return p
 }
 
-// pruneNotes implements orphans.Notes. The store is nil if nothing is kept.
-type pruneNotes struct{ store *state.Store }
+// notes writes to a store that is nil if nothing is kept. It implements orphans.Notes.
+type notes struct{ store *state.Store }
 
-func (n pruneNotes) Begin() (end func()) {
+func (n notes) Begin() (end func()) {
 	if n.store == nil {
 		return func() {}
 	}
@@ -58,13 +59,13 @@ func (n pruneNotes) Begin() (end func()) {
 	return n.store.End
 }
 
-func (n pruneNotes) Put(rule, name string, value []byte) {
+func (n notes) Put(rule, name string, value []byte) {
 	if n.store != nil {
 		n.store.PutNote(state.Note{Rule: rule, Name: name, Value: value})
 	}
 }
 
-func (n pruneNotes) Delete(rule, name string) {
+func (n notes) Delete(rule, name string) {
 	if n.store != nil {
 		n.store.DeleteNote(rule, name)
 	}
@@ -166,7 +167,7 @@ func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) m
 				gone = nil
 			}
 		})
-		if len(gone) > 0 && !rested(ctx, lull*took) {
+		if len(gone) > 0 && !rested(ctx, timing.Lull*took) {
 			return departed
 		}
 	}

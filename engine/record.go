@@ -56,11 +56,11 @@ func (r *record) apply(c *evaluate.Change, resuming *resuming) {
 	if r == nil {
 		return
 	}
-	if o := c.Put; o != nil && !resuming.hold(keyOf(o), o, r.isSecret) {
+	if o := c.Put; o != nil && !resuming.hold(delta.KeyOf(o), o, r.isSecret) {
 		r.informer.Put(o, c.Inside)
 	}
-	if o := c.Gone; o != nil && !resuming.drop(keyOf(o)) {
-		r.informer.Delete(keyOf(o))
+	if o := c.Gone; o != nil && !resuming.drop(delta.KeyOf(o)) {
+		r.informer.Delete(delta.KeyOf(o))
 	}
 	if c.Moved {
 		if position, ok := resuming.positionAfter(c.Position); ok {
@@ -68,5 +68,3 @@ func (r *record) apply(c *evaluate.Change, resuming *resuming) {
 		}
 	}
 }
-
-func keyOf(o *object.Object) delta.Key { return delta.Delta{Object: o}.Key() }

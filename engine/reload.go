@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/object"
@@ -467,7 +468,7 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 			partings = []*parting{{rule: d.rule, from: of}}
 		}
 		for _, o := range d.inside {
-			in, i := r.intakeFor(d.rule, keyOf(o))
+			in, i := r.intakeFor(d.rule, delta.KeyOf(o))
 			if byIntake[in] == nil {
 				byIntake[in] = make(map[int]*left)
 			}
@@ -476,7 +477,7 @@ func (r *reload) part() (owed map[string]*leftInformer) {
 				l = newLeft()
 				byIntake[in][i] = l
 			}
-			l.Objects[keyOf(o)] = o
+			l.Objects[delta.KeyOf(o)] = o
 			for _, p := range partings {
 				if !slices.Contains(l.partings, p) {
 					l.partings = append(l.partings, p)

@@ -281,9 +281,5 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 
 // begin begins a cut, and end ends it. See [state.Store.Begin].
 func (e *Engine) begin() (end func()) {
-	if e.store == nil {
-		return func() {}
-	}
-	e.store.Begin()
-	return e.store.End
+	return notes{e.store}.Begin()
 }

@@ -90,7 +90,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 			p.late[i], p.holds, p.holdsPosition = true, true, !isWhole
 		default:
 			has := func(o *object.Object) bool {
-				return v.Before.Has(o, false, snapshot.Inside[keyOf(o)])
+				return v.Before.Has(o, false, snapshot.Inside[delta.KeyOf(o)])
 			}
 			changed = append(changed, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
 		}
@@ -99,7 +99,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if isPartial {
 		p.parts = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
-			p.parts[keyOf(o)] = o
+			p.parts[delta.KeyOf(o)] = o
 		}
 	}
 	in.learns.resuming = p
@@ -138,7 +138,7 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	if o == nil {
 		return evaluate.Before{}
 	}
-	inside := p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])
+	inside := p.verdicts[i].Before.Has(o, p.isSecret, p.inside[delta.KeyOf(o)])
 	return evaluate.Before{Object: o, Inside: inside}
 }
 
@@ -195,7 +195,7 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 // only a part. A rule sees nothing if the object has not changed since the rule last saw it.
 func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
 	isSame := s.Delta.Object.ResourceVersion() == part.ResourceVersion()
-	names := in.learns.resuming.inside[keyOf(part)]
+	names := in.learns.resuming.inside[delta.KeyOf(part)]
 	in.evaluator.Remember(s.Delta.Object, s.Tree)
 	for i := range in.rules {
 		if isSame && !in.learns.resuming.verdicts[i].Before.HasMissed(names) || in.standing(i).Deaf {

@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/timing"
 )
 
 // Resync has a rule see all objects of its source as Synced now, and returns how many it selects.
@@ -85,7 +86,7 @@ func (e *Engine) resync(
 			if isThere = rule >= 0 && !in.isDropped; !isThere {
 				return
 			}
-			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < turn) {
+			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < timing.Turn) {
 				o := get(keys[0])
 				keys = keys[1:]
 				if o != nil {
@@ -100,7 +101,7 @@ func (e *Engine) resync(
 			return selected, fmt.Errorf("rule %q has changed meanwhile: "+
 				"%d objects are left out", r.Name, len(keys))
 		}
-		if len(keys) > 0 && !rested(ctx, lull*time.Since(began)) {
+		if len(keys) > 0 && !rested(ctx, timing.Lull*time.Since(began)) {
 			return selected, fmt.Errorf("rule %q: %d objects are left out: %w",
 				r.Name, len(keys), context.Cause(ctx))
 		}

@@ -82,7 +82,7 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	s := &Stepper{engine: e}
 	for _, in := range e.work().intakes {
 		s.hands = append(s.hands, Hand{
-			selectionIn(in.informer), in.informer.Hand(), in.informer.IsFixed(),
+			in.informer.Selection(), in.informer.Hand(), in.informer.IsFixed(),
 		})
 	}
 	for _, in := range e.changed() {
@@ -97,8 +97,6 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	}
 	return s, nil
 }
-
-func selectionIn(i *source.Informer) object.Selection { return i.Selection() }
 
 // nowhere returns a cluster to which no request is sent.
 func nowhere() Cluster {

@@ -28,9 +28,9 @@
 //	a resync, or a moment of a schedule      Now, by the rule itself      at once: a round
 //	another name, handler, when or payload   Now, by the rule itself      never
 //
-// The last two rows, and a new informer, are no catch-ups. In a round a rule learns what it knows: each object has a turn as
-// well, but its step before that is not its turn. A rule of another name has nothing to learn, so nothing
-// walks its objects: its records are found by an id that it keeps.
+// The last two rows, and a new informer, are no catch-ups. In a round a rule learns what it knows: each
+// object has a turn as well, but its step before that is not its turn. A rule of another name has
+// nothing to learn, so nothing walks its objects: its records are found by an id that it keeps.
 //
 // Rules that know only parts of objects are the exception to turns. A part cannot be delivered, and
 // expressions may read what it lacks, so such rules take no step before the informer has caught up.

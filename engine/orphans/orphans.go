@@ -292,11 +292,8 @@ func kubectlName(r schema.GroupVersionResource) string {
 	return r.Resource + "." + r.Version + "." + r.Group
 }
 
-// Reason says what the rule has left in place, or returns "". The receiver may be nil.
+// Reason says what the rule has left in place, or returns "".
 func (o *Orphans) Reason() string {
-	if o == nil {
-		return ""
-	}
 	if text := o.left.Load(); text != nil {
 		return *text
 	}

@@ -266,7 +266,7 @@ func TestWhatIsOverIsNotWrong(t *testing.T) {
 	}
 }
 
-// What a handler reports about itself is said with its age and the rules that it concerns.
+// The problem that a handler reports is shown with its age, and with the rules that use the handler.
 func TestHealthProblem(t *testing.T) {
 	now := time.Now()
 	s := control.Status{

@@ -48,8 +48,9 @@ type permissions struct {
 	plan   func() *plan.Plan // set before run; a reload changes what it returns
 	engine retrier           // set before run
 
-	mu    sync.Mutex
-	known *control.RightsStatus // nil before the first answer; guarded by mu
+	mu      sync.Mutex
+	known   *control.RightsStatus // nil before the first answer; guarded by mu
+	refused map[string]struct{}   // rules with a refused action since retry was called; guarded by mu
 }
 
 func newPermissions(reviewer *rbac.Reviewer, keepsState bool, log *slog.Logger) *permissions {
@@ -66,6 +67,12 @@ func (p *permissions) follow(plan func() *plan.Plan, eng retrier) {
 // acted notes that an action has ended. It makes permissions ask soon if RBAC has refused it.
 func (p *permissions) acted(d action.Done) {
 	if d.Code == http.StatusForbidden {
+		p.mu.Lock()
+		if p.refused == nil {
+			p.refused = make(map[string]struct{})
+		}
+		p.refused[d.Rule] = struct{}{}
+		p.mu.Unlock()
 		select {
 		case p.woken <- struct{}{}:
 		default:
@@ -181,12 +188,14 @@ func (p *permissions) ask(ctx context.Context, of *plan.Plan) {
 	}
 }
 
-// retry tries the actions again that have failed for want of a right.
+// retry has rules try again at once what waits for a retry, if an action of theirs was refused.
 func (p *permissions) retry() {
-	for _, r := range p.engine.Status().Rules {
-		if strings.Contains(r.Failure, "403 Forbidden") {
-			_, _ = p.engine.RetryRule(r.Name, "") // a paused rule goes on when it is resumed
-		}
+	p.mu.Lock()
+	refused := p.refused
+	p.refused = nil
+	p.mu.Unlock()
+	for rule := range refused {
+		_, _ = p.engine.RetryRule(rule, "") // it may be gone; a paused rule goes on when it is resumed
 	}
 }
 

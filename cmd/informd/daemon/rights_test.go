@@ -1,34 +1,36 @@
 package daemon
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/action"
 )
 
-type retries struct {
-	status engine.Status
-	rules  []string
-}
+type retries []string
 
-func (r *retries) Status() engine.Status { return r.status }
+func (r *retries) Status() engine.Status { return engine.Status{} }
 
 func (r *retries) RetryRule(rule, object string) (int, error) {
-	r.rules = append(r.rules, rule+object)
+	*r = append(*r, rule+object)
 	return 1, nil
 }
 
-// When a right was granted, the rules go on that have failed for want of one, and no others.
+// When a right was granted, the rules try again that had a refused action, each once, and no others.
 func TestRetryAfterGrant(t *testing.T) {
 	t.Parallel()
-	r := &retries{status: engine.Status{Rules: []engine.RuleStatus{
-		{Name: "well"},
-		{Name: "refused", Failure: "shop/a failed at 10:00:00, attempt 7: actions[0]: create of v1/secrets shop/a: 403 Forbidden: no"},
-		{Name: "failing", Failure: "shop/a failed at 10:00:00, attempt 7: 500 Internal Server Error"},
-	}}}
-	(&permissions{engine: r}).retry()
-	if !slices.Equal(r.rules, []string{"refused"}) {
-		t.Errorf("tried again: %v", r.rules)
+	r := new(retries)
+	p := &permissions{engine: r, woken: make(chan struct{}, 1)}
+	for rule, code := range map[string]int{"well": http.StatusOK, "refused": http.StatusForbidden, "failing": http.StatusInternalServerError} {
+		p.acted(action.Done{By: action.By{Rule: rule}, Code: code})
+	}
+	p.acted(action.Done{By: action.By{Rule: "refused"}, Code: http.StatusForbidden})
+	for range 2 {
+		p.retry()
+	}
+	if !slices.Equal(*r, retries{"refused"}) || len(p.woken) != 1 {
+		t.Errorf("tried again: %v; woken: %d", *r, len(p.woken))
 	}
 }

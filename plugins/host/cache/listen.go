@@ -115,9 +115,9 @@ func (l *listener) examine(conn *net.UnixConn) (pid int, is bool, err error) {
 	return pid, is, err
 }
 
-// connection is one connection of a process. Reads from all of them together are paced. informd
-// reads nothing while the process does not read its answers: gRPC would keep up to ten thousand
-// answers of cancelled calls, and as many ends of them.
+// connection is one connection of a process. The connections of one process share a pace of
+// reading. informd reads nothing while the process does not read its answers: gRPC would keep up to
+// ten thousand answers of cancelled calls, and as many ends of them.
 type connection struct {
 	*net.UnixConn
 	listener *listener
