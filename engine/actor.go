@@ -19,8 +19,8 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -70,13 +70,13 @@ func (a *acting) pruning(rule string) string {
 type actor struct {
 	*acting
 	handler string // empty if rules act themselves
-	rule    func(name string) *runningRule
+	rule    func(name string) *live.Rule
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
 // of returns the actor of a handler. If the handler lacks a permission, the error names the
 // manifest line that would grant it.
-func (a *acting) of(h config.Handler, named func(string) *runningRule) *actor {
+func (a *acting) of(h config.Handler, named func(string) *live.Rule) *actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
 	a.mu.Lock()
@@ -113,7 +113,7 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	e.work().noteSecrets([]config.Handler{h})
 	for _, r := range e.work().rules { // the old manifest or process makes nothing less secret
 		if r.Handler == h.Name && e.work().seesSecrets(r.Rule, h) {
-			r.preparer.confidential.Store(true)
+			r.Preparer.Confidential.Store(true)
 		}
 	}
 	e.acting.mu.Lock()
@@ -136,14 +136,14 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 
 // ofRules returns the actor of rules' own actions. It allows what the rules say now, because
 // actions recorded before a restart may come from older rules.
-func (a *acting) ofRules(named func(string) *runningRule) *actor {
+func (a *acting) ofRules(named func(string) *live.Rule) *actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := named(by.Rule)
 		for _, one := range actions {
 			if action.IsBreak(one) {
 				continue
 			}
-			if r == nil || !r.asksFor(one) {
+			if r == nil || !r.AsksFor(one) {
 				resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
 				return handler.Reject(fmt.Errorf(
 					"rule %s does not ask for %s of %s", by.Rule, one.Verb, resource))
@@ -154,22 +154,10 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 	return &actor{acting: a, rule: named, check: check}
 }
 
-// asksFor reports whether one of the rule's own actions may yield this one.
-func (r *runningRule) asksFor(a handler.Action) bool {
-	resource := schema.GroupVersionResource(a.Resource)
-	if r.Actions == nil {
-		return false
-	}
-	return slices.Contains(r.Prune, resource) && a.Verb == action.Prune(resource, "").Verb ||
-		slices.ContainsFunc(r.Actions.Each, func(t rule.ActionTemplate) bool {
-			return t.Verb == a.Verb && t.Resource == resource && t.Subresource == a.Subresource
-		})
-}
-
 func (a *actor) by(ev *handler.Event) action.By {
 	r := a.rule(ev.Rule)
 	by := action.By{
-		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.preparer.IsConfidential(),
+		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.Preparer.IsConfidential(),
 	}
 	if r != nil {
 		by.Former = r.Former
@@ -210,10 +198,10 @@ func (a *actor) DoSeen(
 	if r == nil || a.handler != "" || a.dryRun || a.stepping != nil {
 		return 0, a.Do(ctx, ev, actions)
 	}
-	of := r.trails.acted
-	of.begin(ev.ID)
+	of := r.Trails.Acted
+	of.Begin(ev.ID)
 	err := a.Do(ctx, ev, actions)
-	return of.end(ev.ID), err
+	return of.End(ev.ID), err
 }
 
 // preview logs what an action would do.
@@ -223,7 +211,7 @@ func (a *actor) preview(by action.By, ev *handler.Event, p action.Preview) {
 		resource += "/" + p.Subresource
 	}
 	attrs := []any{
-		"rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", p.Verb,
+		"rule", ev.Rule, "handler", cmp.Or(a.handler, live.OwnActions), "verb", p.Verb,
 		"resource", resource, "namespace", p.Namespace, "name", p.Name,
 		"outcome", outcome(p), "id", ev.ID,
 	}

@@ -140,12 +140,12 @@ spec: {resource: v1/secrets}
 `+aRule("tells", ""))
 	h := config.Handler{Name: "record", Read: []config.Text{config.NewText("maps")}}
 	e.Allow(h)(true)
-	if e.rule("tells").preparer.IsConfidential() {
+	if e.rule("tells").Preparer.IsConfidential() {
 		t.Error("a handler that sees no secret is taken for one that does")
 	}
 	h.Read = append(h.Read, config.NewText("hidden"))
 	e.Allow(h)(false)
-	if !e.rule("tells").preparer.IsConfidential() {
+	if !e.rule("tells").Preparer.IsConfidential() {
 		t.Error("answers of a handler that reads secrets would be kept")
 	}
 }
@@ -171,7 +171,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		{"its source", secretSource + aRule("tells", ""), true},
 	} {
 		e, _, _ := idle(t, test.manifests)
-		h := e.work().dispatcher("record").handler
+		h := e.work().dispatcher("record").Handler
 		if e.SeesSecrets(h) != test.want {
 			t.Errorf("%s: want %v", test.name, test.want)
 		}
@@ -180,7 +180,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		}
 	}
 	e, _, _ := idle(t, mapSource+hidden+aRule("tells", ""))
-	h := e.work().dispatcher("record").handler
+	h := e.work().dispatcher("record").Handler
 	e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(false)
 	e.Allow(config.Handler{Name: "record"})(true)
 	if !e.SeesSecrets(h) {

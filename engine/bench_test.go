@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/integration/apistub"
@@ -131,15 +132,15 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: zones}
 spec: {source: pods, handler: record, `+rule+`}
-`, map[string]Handler{"record": newRecorder()})
+`, map[string]live.Handler{"record": newRecorder()})
 	view, _ := e.Source("nodes")
-	for deadline := time.Now().Add(time.Minute); len(view.List("", nil)) < objects || e.work().rules[0].waits.Load() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(view.List("", nil)) < objects || e.work().rules[0].IsHeld(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatal("nodes are missing")
 		}
 	}
 	look := evaluate.NewScope(object.NewDecoder(e.work().rules[0].Paths()), object.NewDecoder(new(object.Paths)))
-	look.Enter(e.work().rules[0].caches, time.Now())
+	look.Enter(e.work().rules[0].Preparer.Changes, time.Now())
 	var changes []delta.Delta
 	for i := range objects {
 		changes = append(changes, delta.Delta{Type: delta.Added, Object: benchPod(b, "web", "1", fmt.Sprintf("node-%d", i))})

@@ -9,6 +9,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/timing"
@@ -23,9 +24,9 @@ type catchUp struct {
 	// departs says that its rule follows the informer, and only learns what became of the objects that it
 	// had inside in informers that it has left.
 	departs bool
-	held    []*runningRule // until the informer has settled
-	doubts  bool           // the lanes of its rules doubt what they hold until it has ended
-	isNow   bool           // the current step is the turn of its object
+	held    []*live.Rule // until the informer has settled
+	doubts  bool         // the lanes of its rules doubt what they hold until it has ended
+	isNow   bool         // the current step is the turn of its object
 }
 
 // beginCatchUp has rules catch up. known are the objects that the informer has, and knew the keys
@@ -56,7 +57,7 @@ func (in *intake) beginCatchUp(
 	for _, p := range pupils {
 		in.learns.left[p.Rule].begin()
 		if !isAtOnce {
-			in.rules[p.Rule].memory.catchUp(in.id)
+			in.rules[p.Rule].Memory.CatchUp(in.id)
 		}
 	}
 	end()
@@ -84,20 +85,20 @@ func (in *intake) beginFollowing(changed []follow.Pupil, objects []*object.Objec
 	in.learns.catchUps = append(in.learns.catchUps, u) // restore records that
 	for _, p := range changed {
 		u.held = append(u.held, in.rules[p.Rule])
-		in.rules[p.Rule].hold()
+		in.rules[p.Rule].Hold()
 	}
 }
 
 // catchUpSettled ends the hold of changed rules once their informer has settled. If it has nothing to
 // catch up with, and may be forbidden for ever, the objects of the cut get their turns here. It returns
 // early when ctx ends.
-func (in *intake) catchUpSettled(ctx context.Context, held []*runningRule) {
+func (in *intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 	if !source.WaitUntilSettled(ctx, in.informer) {
 		return
 	}
 	in.informer.Look(func(func(string) *object.Object) {
 		for _, r := range held {
-			r.release()
+			r.Release()
 		}
 		for _, u := range in.latest().learns.catchUps {
 			u.held = nil
@@ -323,7 +324,7 @@ func (in *intake) caughtUpWith(u *catchUp) {
 	for _, p := range u.Pupils {
 		r := in.rules[p.Rule]
 		if !u.departs {
-			r.memory.see(in.id)
+			r.Memory.See(in.id)
 		}
 		goesOn := func(of *catchUp) bool { return of.Has(p.Rule) }
 		if !slices.ContainsFunc(in.learns.catchUps, goesOn) {
@@ -331,7 +332,7 @@ func (in *intake) caughtUpWith(u *catchUp) {
 		}
 		doubts := func(of *catchUp) bool { return of.doubts && goesOn(of) }
 		if u.doubts && !slices.ContainsFunc(in.learns.catchUps, doubts) {
-			r.memory.endCatchUp()
+			r.Memory.EndCatchUp()
 		}
 	}
 }

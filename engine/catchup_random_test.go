@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -139,7 +140,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 			return false
 		}; chance.IntN(2) == 0 && isWhole() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+chance.IntN(400))*time.Millisecond)
-			if _, ended, err := e.Reload(ctx, planOf(t, manifests()), map[string]Handler{"record": m}); err == nil {
+			if _, ended, err := e.Reload(ctx, planOf(t, manifests()), map[string]live.Handler{"record": m}); err == nil {
 				ended()
 				time.Sleep(time.Duration(chance.IntN(3000)) * time.Microsecond)
 				change()

@@ -22,7 +22,7 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 			in.evaluator = evaluate.New([]evaluate.Binding{{Rule: &in.rules[0].Rule.Rule}},
 				func(int) evaluate.Standing { panic("sabotage") }, evaluate.NewScope(object.NewDecoder(nil), object.NewDecoder(nil)))
 		},
-		"in a lane": func(in *intake) { in.rules[0].lane = nil },
+		"in a lane": func(in *intake) { in.rules[0].Lane = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

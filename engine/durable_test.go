@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/integration/apistub"
@@ -110,7 +111,7 @@ func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []stri
 }
 
 // startWith starts a daemon with any handler.
-func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
+func (l *life) startWith(manifests string, h live.Handler) (e *Engine, stop func()) {
 	l.t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -130,7 +131,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	if !l.keepsNothing {
 		store = l.open(log)
 	}
-	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
+	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]live.Handler{"record": h}, Options{
 		Logger: log, State: store, Clock: lifeClock{l}, GoneAfter: 100 * time.Millisecond,
 		catchUpTurn: l.catchUpTurn,
 	})
@@ -387,7 +388,7 @@ func TestWhatIsNotWrittenIsNotSaidToBeKept(t *testing.T) {
 	if told := stop(); len(told) == 0 || !e.Status().IsStopping {
 		t.Errorf("told %q; stopping: %v", told, e.Status().IsStopping)
 	}
-	if _, _, err := e.Reload(t.Context(), planOf(t, rules), map[string]Handler{"record": busy}); !errors.Is(err, ErrStopping) {
+	if _, _, err := e.Reload(t.Context(), planOf(t, rules), map[string]live.Handler{"record": busy}); !errors.Is(err, ErrStopping) {
 		t.Errorf("a reload at the end: %v", err)
 	}
 }

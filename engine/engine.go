@@ -16,26 +16,35 @@ import (
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/trail"
-	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler delivers the events of one Handler manifest.
-type Handler interface {
-	handler.Handler
-	// Ready blocks until the handler can take an event, or ctx ends.
-	Ready(ctx context.Context) error
-	// Limit returns how many events the handler takes at once, at least 1. The number may change.
-	// isProbe is what dispatch.Recipient says.
-	Limit() (n int, isProbe bool)
-	// Grown returns a channel that delivers a token when Limit has grown, other than by an answer.
-	Grown() <-chan struct{}
-}
+// What runs for a part of the plan says it in these words.
+type (
+	// Handler delivers the events of one Handler manifest.
+	Handler = live.Handler
+	// ExpressionFailure is a failed evaluation of an expression.
+	ExpressionFailure = live.ExpressionFailure
+	// Fault says what a failure comes from.
+	Fault = live.Fault
+)
+
+// The names and faults in reports: see package live.
+const (
+	OwnActions   = live.OwnActions
+	OnlyMetrics  = live.OnlyMetrics
+	OfExpression = live.OfExpression
+	OfObject     = live.OfObject
+	OfPast       = live.OfPast
+	OfBound      = live.OfBound
+	OfInformd    = live.OfInformd
+)
 
 // Cluster says how to reach the API server.
 type Cluster struct {
@@ -109,7 +118,7 @@ type Engine struct {
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.
 // handlers has one Handler for each handler of the plan. An error names what is missing or cannot
 // be used.
-func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) (*Engine, error) {
+func New(p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -230,20 +239,18 @@ func (e *Engine) follow(ctx context.Context) (undelivered int) {
 		w.end = e.tasks.start(w.run)
 	}
 	for _, r := range now.rules {
-		r.pruning.start(&e.tasks)
+		r.Pruning.Start(e.tasks.start)
 	}
 	for _, d := range now.dispatchers {
-		d.end = e.tasks.start(d.run)
+		d.End = e.tasks.start(d.Deliver)
 	}
 	e.reloading.Unlock()
 	wait()
 	e.reloading.Lock() // a Reload that has begun gets to its end
 	defer e.reloading.Unlock()
 	for _, r := range e.work().rules {
-		stats := r.lane.Stats()
-		gathered, _ := r.lane.Gathered()
-		undelivered += stats.Waiting + stats.Away + gathered
-		r.lane.Close()
+		undelivered += r.Undelivered()
+		r.Lane.Close()
 	}
 	return undelivered
 }
@@ -327,7 +334,7 @@ func (e *Engine) Wake() {
 func (e *Engine) Source(name string) (view *source.Source, ok bool) {
 	for _, s := range e.work().sources {
 		if s.Name == name && !s.IsRule() {
-			return s.view, true
+			return s.View, true
 		}
 	}
 	return nil, false

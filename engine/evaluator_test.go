@@ -11,6 +11,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -31,7 +32,7 @@ func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informe
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, o)
+	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]live.Handler{"record": newRecorder()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,17 +123,17 @@ spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 `)
 	for _, r := range in.rules {
 		if r.Name == "panics" {
-			r.caches.Own.Cache = brokenCache{}
+			r.Preparer.Changes.Own.Cache = brokenCache{}
 		}
 	}
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
 	for range 2 {
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
 	}
-	if got := e.rule("panics").failures.count.Load(); got != 2 {
+	if got := e.rule("panics").Failures.Errors(); got != 2 {
 		t.Errorf("%d failures of the rule that panics, want 2", got)
 	}
-	if got := e.rule("small").matches.Load(); got != 2 {
+	if got := e.rule("small").Matches.Load(); got != 2 {
 		t.Errorf("%d matches of another rule, want 2", got)
 	}
 }
@@ -165,7 +166,7 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: color}
 spec: {source: colors, handler: record, payload: 'len(byIndex("by", "1"))'}
-`, map[string]Handler{"record": record})
+`, map[string]live.Handler{"record": record})
 	got := slices.Sorted(slices.Values(record.await(t, 2)))
 	if want := []string{"color synced a 0", "size synced a 1"}; !slices.Equal(got, want) {
 		t.Errorf("delivered %q, want %q", got, want)

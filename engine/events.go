@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -31,15 +32,15 @@ func (e *Engine) Happenings(rule string, after uint64) (
 			continue
 		}
 		found = true
-		for _, t := range []*trail.Trail{r.trails.changes, r.trails.attempts} {
+		for _, t := range []*trail.Trail{r.Trails.Changes, r.Trails.Attempts} {
 			entries, isMissed := t.After(after)
 			missed = missed || isMissed
-			if t == r.trails.attempts {
-				r.trails.sinceSelected(entries)
+			if t == r.Trails.Attempts {
+				r.Trails.SinceSelected(entries)
 			}
 			for _, entry := range entries {
 				if entry.Number <= last {
-					all = append(all, Happening{r.Name, r.handlerName(), entry})
+					all = append(all, Happening{r.Name, r.HandlerName(), entry})
 				}
 			}
 		}
@@ -55,4 +56,16 @@ func (e *Engine) Happenings(rule string, after uint64) (
 		last = all[len(all)-1].Number
 	}
 	return all, last, missed, nil
+}
+
+// observe makes the rules remember their actions.
+func (e *Engine) observe(next func(action.Done)) func(action.Done) {
+	return func(d action.Done) {
+		if r := e.maker(d.Rule); r != nil {
+			r.Trails.Acted.Add(d, e.clock.Now())
+		}
+		if next != nil {
+			next(d)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/trail"
 )
@@ -32,22 +33,22 @@ func (e *Engine) Explain(
 	known := e.look(r, key)
 	c := explain.Case{
 		Rule: r.Rule, Key: key, Object: known.object, Follows: true, Mark: known.mark,
-		Caches: r.caches, Now: e.clock.Now(), Mask: mask,
+		Caches: r.Preparer.Changes, Now: e.clock.Now(), Mask: mask,
 	}
 	if n := len(known.changes); n > 0 {
 		c.Last = &known.changes[n-1]
 	}
-	c.ActionCaches = r.preparer.ActionCaches
-	attempts := r.attemptsAt(key, known)
-	r.trails.sinceSelected(attempts)
+	c.ActionCaches = r.Preparer.ActionCaches
+	attempts := attemptsAt(r, key, known)
+	r.Trails.SinceSelected(attempts)
 	if n := len(attempts); n > 0 {
 		c.LastAttempt = &attempts[n-1]
 	}
 	x := explain.Explain(c)
-	x.Since = r.trails.changes.Since(r.trails.began)
-	x.HasForgotten = x.Since.After(r.trails.began)
+	x.Since = r.Trails.Changes.Since(r.Trails.Began)
+	x.HasForgotten = x.Since.After(r.Trails.Began)
 	x.State, x.Reason = e.standing(r)
-	x.Next, x.IsScheduled = r.nextRound(), r.IsScheduled
+	x.Next, x.IsScheduled = r.NextRound(), r.IsScheduled
 	if known.reason != "" {
 		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
 		x.Reason = cmp.Or(x.Reason, known.reason)
@@ -75,8 +76,8 @@ type known struct {
 
 // look returns what a rule knows of an object. Between two steps of the informer, all of it belongs
 // to the same state of the object.
-func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
-	k.key, k.changes = key, r.trails.changes.Of(key)
+func (e *Engine) look(r *live.Rule, key delta.Key) (k known) {
+	k.key, k.changes = key, r.Trails.Changes.Of(key)
 	if !e.hasLetters() { // intakes are Run's alone until the state is loaded
 		k.reason = errNotRestored.Error()
 		return k
@@ -98,13 +99,13 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 			switch state, why := in.informer.State(); {
 			case isPart, in.standing(i).Deaf, o == nil && !in.informer.HasSynced():
 				k.reason = strings.TrimSuffix(fmt.Sprintf("its source is %s: %s", state, why), ": ")
-				if waits, reason := r.reason(); waits && in.informer.HasSynced() {
+				if waits, reason := r.Reason(); waits && in.informer.HasSynced() {
 					k.reason = "the rule " + reason
 				}
 			case o == nil:
 				return
 			}
-			k.object, k.changes = o, r.trails.changes.Of(key)
+			k.object, k.changes = o, r.Trails.Changes.Of(key)
 			if o != nil {
 				k.mark = in.waits.Mark(i, o)
 			}
@@ -114,8 +115,8 @@ func (e *Engine) look(r *runningRule, key delta.Key) (k known) {
 }
 
 // standing returns the state of a rule, and the reason.
-func (e *Engine) standing(r *runningRule) (state, reason string) {
-	is, why := r.state(r.source.status())
+func (e *Engine) standing(r *live.Rule) (state, reason string) {
+	is, why := stateOf(r, statusOf(r.Own))
 	return string(is), why
 }
 
@@ -126,29 +127,29 @@ func happened(rule string, e *trail.Entry) explain.Happened {
 // addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons
 // which may quote a Secret are not shown.
 func (e *Engine) addDelivery(
-	x *explain.Explanation, r *runningRule, k known, attempts []trail.Entry, hides bool,
+	x *explain.Explanation, r *live.Rule, k known, attempts []trail.Entry, hides bool,
 ) {
 	key := k.key
 	if o := k.object; o != nil && r.Count != nil {
 		of, _ := r.Count.Of(delta.Delta{Object: o}, o.Decode(r.Paths()))
-		x.Count.Have = r.tally.Have(of, x.Time)
+		x.Count.Have = r.Tally.Have(of, x.Time)
 	}
 	for _, entry := range attempts {
 		x.Attempts = append(x.Attempts, happened(r.Name, &entry))
 	}
 	x.Attempts = x.Attempts[max(0, len(x.Attempts)-maxExplained):]
-	now := r.lane.Look(key)
+	now := r.Lane.Look(key)
 	if x.Group != nil {
 		x.Group.Gathered, x.Group.Next = now.Gathered, now.Next
 	}
 	if now.IsHeld {
 		x.Delivery = &explain.Delivery{
-			Handler: r.handlerName(), Waiting: now.Waiting, Paused: r.lane.Paused(),
+			Handler: r.HandlerName(), Waiting: now.Waiting, Paused: r.Lane.Paused(),
 			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, attempts, hides),
 			Slowed: strings.TrimPrefix(e.chasing(r.Name), "slowed: "),
 		}
 		if d := &now.First; now.HasFirst {
-			x.Delivery.ID, x.Delivery.Event = r.lane.ID(now), d.Delta.Type.String()
+			x.Delivery.ID, x.Delivery.Event = r.Lane.ID(now), d.Delta.Type.String()
 			x.Delivery.Attempts, x.Delivery.Failures = d.Attempts, d.Failures
 			x.Delivery.Losses, x.Delivery.Refusals = d.Losses, int(d.Refusals)
 		}
@@ -156,14 +157,14 @@ func (e *Engine) addDelivery(
 		x.Delivery.InFlight = now.InFlight && n > 0 && isUnderWay(x.Attempts[n-1].What)
 	}
 	e.addLetters(x, key, hides)
-	done := r.trails.acted.list()
-	if n := len(attempts); n > 0 && len(done) == maxActed {
+	done := r.Trails.Acted.List()
+	if n := len(attempts); n > 0 && len(done) == live.MaxActed {
 		x.ForgetsActions = done[0].Delivery == attempts[n-1].ID(r.Name)
 	}
 	for _, d := range done {
 		if isAbout(d.Delivery, k) {
 			x.Actions = append(x.Actions, explain.Action{
-				Time: d.at, Verb: d.Verb, Resource: object.ResourceName(d.Resource),
+				Time: d.At, Verb: d.Verb, Resource: object.ResourceName(d.Resource),
 				Object: delta.Key{Namespace: d.Namespace, Name: d.Name}.String(),
 				Result: string(d.Result), ID: d.Delivery, Attempt: d.Attempt, Label: d.Label,
 			})
@@ -178,18 +179,18 @@ func isUnderWay(what string) bool {
 
 // attemptsAt returns the last attempts at events of an object. If its last change went along with the
 // event of its group, those are attempts at that.
-func (r *runningRule) attemptsAt(key delta.Key, k known) []trail.Entry {
+func attemptsAt(r *live.Rule, key delta.Key, k known) []trail.Entry {
 	n := len(k.changes)
 	if r.Group == nil || k.object == nil || n == 0 || k.changes[n-1].Verdict != trail.Gathered {
-		return r.trails.attempts.Of(key)
+		return r.Trails.Attempts.Of(key)
 	}
-	of, _ := r.Group.Of(delta.Delta{Object: k.object}, r.caches.Scope(r.preparer.clock.Now()))
-	if told, ok := r.lane.Told(of); ok {
-		return slices.DeleteFunc(r.trails.attempts.Of(told), func(e trail.Entry) bool {
+	of, _ := r.Group.Of(delta.Delta{Object: k.object}, r.Preparer.Changes.Scope(r.Preparer.Clock.Now()))
+	if told, ok := r.Lane.Told(of); ok {
+		return slices.DeleteFunc(r.Trails.Attempts.Of(told), func(e trail.Entry) bool {
 			return told != key && e.Number < k.changes[n-1].Number
 		})
 	}
-	return r.trails.attempts.Of(key)
+	return r.Trails.Attempts.Of(key)
 }
 
 // isAbout reports whether an event is about an object.
@@ -203,8 +204,8 @@ func isAbout(id string, k known) bool {
 }
 
 // failureOf returns why the last attempt at an object failed, if that is known.
-func failureOf(r *runningRule, key delta.Key, attempts []trail.Entry, hides bool) string {
-	f, ok := r.lane.LastFailure()
+func failureOf(r *live.Rule, key delta.Key, attempts []trail.Entry, hides bool) string {
+	f, ok := r.Lane.LastFailure()
 	for i := len(attempts) - 1; i >= 0 && (!ok || f.Key != key); i-- {
 		if a := &attempts[i]; a.Reason != "" {
 			f = dispatch.Failure{Key: key, Reason: a.Reason, Confidential: a.IsConfidential}
@@ -224,7 +225,7 @@ func failureOf(r *runningRule, key delta.Key, attempts []trail.Entry, hides bool
 func (e *Engine) chasing(rule string) string {
 	w := e.work()
 	return e.acting.breaker.Chasing(rule, func(name string) bool {
-		return slices.ContainsFunc(w.rules, func(r *runningRule) bool {
+		return slices.ContainsFunc(w.rules, func(r *live.Rule) bool {
 			return r.Name == name || r.Former == name
 		})
 	})

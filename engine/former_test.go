@@ -26,7 +26,7 @@ func (e *Engine) waiting(rule string) int {
 	if r == nil {
 		return -1
 	}
-	return r.undelivered()
+	return r.Undelivered()
 }
 
 // A renamed rule goes on with what the rule of the former name had: nothing comes as Synced, what

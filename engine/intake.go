@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/due"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/gauges"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/resume"
@@ -28,9 +29,9 @@ type intake struct {
 	planned  *plan.Informer
 	id       string // under which the state keeps the informer
 	informer *source.Informer
-	indexed  map[string]*failures // of the informer's indexes; only build uses it
+	indexed  map[string]*live.Failures // of the informer's indexes; only build uses it
 
-	rules     []*runningRule
+	rules     []*live.Rule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
 	offering  offering  // to the rules' lanes
@@ -60,7 +61,7 @@ type present struct{ *intake }
 // or nil.
 func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 	in := &intake{
-		planned: planned, id: informerID(planned), clock: b.clock,
+		planned: planned, id: resume.InformerID(planned.Selection, planned.Fixed != nil), clock: b.clock,
 		offering: offering{clock: b.clock, dead: b.dead},
 		learns:   newLearning(planned.Resource == object.Secrets),
 		before:   before, isStepped: b.stepping != nil, turn: cmp.Or(b.options.catchUpTurn, timing.Turn),
@@ -78,22 +79,22 @@ func (b *builder) newIntake(planned *plan.Informer, before *intake) *intake {
 		in.informer = b.informers.Informer(selection)
 	}
 	in.informer.Keep(planned.Keep, planned.View)
-	in.indexed, in.isNew = make(map[string]*failures), true
-	in.record = b.newRecord(planned, in.informer)
+	in.indexed, in.isNew = make(map[string]*live.Failures), true
+	in.record = b.newRecord(in.id, planned, in.informer)
 	return in
 }
 
 // bind sets the rules.
-func (in *intake) bind(rules []*runningRule) {
+func (in *intake) bind(rules []*live.Rule) {
 	old := new(object.Paths)
 	var bindings []evaluate.Binding
 	for _, r := range rules {
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.offering.add(r)
-		in.waits.Add(&r.Rule.Rule, &r.timed, in.clock.Now())
+		in.waits.Add(&r.Rule.Rule, &r.Timed, in.clock.Now())
 		bindings = append(bindings, evaluate.Binding{
-			Rule: &r.Rule.Rule, ID: r.id, Caches: r.caches, KnowsOwn: r.knowsOwn,
+			Rule: &r.Rule.Rule, ID: r.ID, Caches: r.Preparer.Changes, KnowsOwn: r.KnowsOwn,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
 		})
 	}
@@ -107,7 +108,7 @@ func (in *intake) standing(i int) evaluate.Standing {
 		// A rule that only sees rounds learns nothing at first sight, so it misses nothing.
 		Deaf: in.learns.isDeaf(i) && !in.rules[i].OnlyInRounds ||
 			in.learns.isDeafNow(i),
-		Undecided:  in.rules[i].waits.Load() > 0,
+		Undecided:  in.rules[i].IsHeld(),
 		RoundsDone: in.Done(i),
 		Marks:      in.waits.Marks(i),
 	}
@@ -188,7 +189,7 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	for _, i := range in.waits.Timed() {
 		if mark := in.evaluator.Mark(i, c.Put, c); !mark.IsZero() {
 			at := in.waits.Recorded(i, mark, in.clock.Now())
-			c.Inside = append(c.Inside, resume.Mark{Rule: in.rules[i].id, At: at}.String())
+			c.Inside = append(c.Inside, resume.Mark{Rule: in.rules[i].ID, At: at}.String())
 		}
 	}
 }
@@ -277,4 +278,13 @@ func (in *intake) elapse(i int, o *object.Object, now time.Time) {
 func (in *intake) step(o *object.Object) evaluate.Step {
 	now := in.offering.begin()
 	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: now}
+}
+
+// comeAnew begins another occasion for all rules of the intake: its objects count as deleted, and
+// may come back as they are.
+func (in *intake) comeAnew() {
+	defer in.record.begin()()
+	for _, r := range in.rules {
+		r.Anew(0)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 )
@@ -103,14 +104,14 @@ func (l *learning) wasBehind(i int, o *object.Object) (inside, ok bool) {
 // missedBy returns the marks to record beside a Secret for rules that have seen the informer, because
 // they are behind and have not seen its change. If this run ends before they do, another run shows
 // them the change.
-func (l *learning) missedBy(o *object.Object, rules []*runningRule) (names []string) {
+func (l *learning) missedBy(o *object.Object, rules []*live.Rule) (names []string) {
 	p := l.resuming
 	if p == nil || !p.isSecret {
 		return nil
 	}
 	for i, r := range rules {
 		if l.isBehind(i, o.Key()) && p.verdicts[i].Before.Seen() {
-			names = append(names, resume.Missed(r.id))
+			names = append(names, resume.Missed(r.ID))
 		}
 	}
 	return names
@@ -144,7 +145,7 @@ func (l *learning) makeLate(i int) {
 
 // carries reports whether all rules of a catch-up, of an intake with the rules before, go on in one
 // with rules.
-func carries(rules, before []*runningRule, u *catchUp) bool {
+func carries(rules, before []*live.Rule, u *catchUp) bool {
 	return !slices.ContainsFunc(u.Pupils, func(p follow.Pupil) bool {
 		return successor(rules, before[p.Rule]) < 0
 	})
@@ -152,9 +153,9 @@ func carries(rules, before []*runningRule, u *catchUp) bool {
 
 // successor returns the index of the rule that goes on in place of was, with the same membership, or
 // -1.
-func successor(rules []*runningRule, was *runningRule) int {
-	return slices.IndexFunc(rules, func(r *runningRule) bool {
-		return r == was || r.before == was && r.membership() == was.membership()
+func successor(rules []*live.Rule, was *live.Rule) int {
+	return slices.IndexFunc(rules, func(r *live.Rule) bool {
+		return r == was || r.Before == was && r.Membership() == was.Membership()
 	})
 }
 

@@ -1,20 +1,17 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/prepare"
 )
 
 // ErrNotFound is wrapped by errors about a rule or dead letter that does not exist.
@@ -69,7 +66,7 @@ func (e *Engine) RetryLetter(id string) error {
 		switch ok, err := e.redrive(r, again); {
 		case ok || err != nil:
 			return err
-		case !r.memory.ended():
+		case !r.Memory.Ended():
 			return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
 		}
 		// a Reload has just replaced the rule
@@ -77,7 +74,7 @@ func (e *Engine) RetryLetter(id string) error {
 }
 
 // again returns a letter as it is delivered once more, and the rule that does so.
-func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *runningRule, err error) {
+func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *live.Rule, err error) {
 	id := letter.ID
 	switch r = e.targetOf(letter); {
 	case r == nil:
@@ -86,15 +83,15 @@ func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *runnin
 	case r.Source.Resource != schema.GroupVersionResource(letter.Resource):
 		was := object.ResourceName(schema.GroupVersionResource(letter.Resource))
 		return again, nil, fmt.Errorf("dead letter %q: it holds an object of %s, "+
-			"but rule %q is about %s now: drop it", id, was, letter.Rule, r.resource())
+			"but rule %q is about %s now: drop it", id, was, letter.Rule, r.Resource())
 	}
-	again, err = r.preparer.again(letter)
+	again, err = r.Preparer.Again(letter)
 	return again, r, err
 }
 
 // redrive has a rule deliver a letter once more. If ok is false without an error, the rule's lane is
 // closed and the letter stays where it is.
-func (e *Engine) redrive(r *runningRule, again delivery.Letter) (ok bool, err error) {
+func (e *Engine) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error) {
 	defer e.begin()()
 	if e.ended.Load() {
 		return false, fmt.Errorf("dead letter %q: %w", again.ID, ErrStopping)
@@ -103,67 +100,11 @@ func (e *Engine) redrive(r *runningRule, again delivery.Letter) (ok bool, err er
 	if !ok { // another request was quicker
 		return false, noLetter(again.ID)
 	}
-	if !r.memory.current().Redrive(again) {
+	if !r.Memory.Current().Redrive(again) {
 		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
 		return false, err
 	}
 	return true, nil
-}
-
-// again returns a letter as it is delivered once more. It remakes what could not be kept over a
-// restart. If the rule acts itself, the letter is about the object as it is now.
-func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
-	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
-	wasLeftOut := func(payload json.RawMessage) bool {
-		return p.Reveals() && bytes.Equal(payload, prepare.Null)
-	}
-	lacksPayload := wasLeftOut(l.Payload) || slices.ContainsFunc(l.Items, func(i delivery.Item) bool {
-		return wasLeftOut(i.Payload)
-	})
-	hadNone := p.rule.Payload != nil && l.Payload == nil // it could not be made
-	isFresh := p.isFresh(l.Key)
-	switch {
-	case isBare && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the source has not caught up with the server, "+
-			"and a secret is delivered as it is now: try again later", l.ID)
-	case lacksPayload && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
-			"and nothing was kept of the secrets that rule %q looks up: try again later",
-			l.ID, l.Rule)
-	case (len(p.rule.Attached) > 0 || p.rule.Actions != nil || hadNone) && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
-			"and rule %q needs them for the event or to act: try again later", l.ID, l.Rule)
-	}
-	if p.rule.Actions != nil {
-		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.of(l.Key))
-		if !ok {
-			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object "+
-				"as it is now: drop it", l.ID, l.Rule)
-		}
-		l.Delta, l.Payload = now.Delta, now.Payload
-	}
-	var failure error
-	note := func(err error) { failure = errors.Join(failure, err) }
-	switch now := p.clock.Now(); {
-	case p.IsSecret() && prepare.IsIdentity(l.Delta.Object):
-		l.Delta, l.Payload = p.Recipe.Refill(l.Delta, now, note)
-	case wasLeftOut(l.Payload) || p.rule.Payload != nil && l.Payload == nil:
-		l.Payload = p.Recipe.Payload(l.Delta, now, note)
-	}
-	l.Items = slices.Clone(l.Items)
-	for i := range l.Items {
-		switch item, now := &l.Items[i], p.clock.Now(); {
-		case p.IsSecret() && prepare.IsIdentity(item.Delta.Object):
-			item.Delta, item.Payload = p.Recipe.Refill(item.Delta, now, note)
-		case wasLeftOut(item.Payload):
-			item.Payload = p.Recipe.Payload(item.Delta, now, note)
-		}
-	}
-	if failure != nil {
-		return l, fmt.Errorf("dead letter %q: rule %q cannot make its payload: %w: "+
-			"mend the rule, or drop the letter", l.ID, l.Rule, failure)
-	}
-	return l, nil
 }
 
 // DropLetter forgets a dead letter. If there is no such letter, the error wraps ErrNotFound.
@@ -197,12 +138,12 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 }
 
 // pause does the work of SetPaused. If ok is false without an error, the rule is gone.
-func (e *Engine) pause(r *runningRule, paused bool) (ok bool, err error) {
+func (e *Engine) pause(r *live.Rule, paused bool) (ok bool, err error) {
 	defer e.begin()()
 	if e.ended.Load() {
 		return false, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
 	}
-	return r.memory.pause(paused), nil
+	return r.Memory.Pause(paused), nil
 }
 
 // Written returns nil once a crash can no longer undo what RetryLetter, DropLetter, SetPaused and
@@ -227,8 +168,8 @@ func (e *Engine) RetryRule(rule, object string) (n int, err error) {
 		case e.ended.Load():
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 		}
-		n, err := retryNow(r.memory.current(), rule, object)
-		if n > 0 || !r.memory.ended() {
+		n, err := retryNow(r.Memory.Current(), rule, object)
+		if n > 0 || !r.Memory.Ended() {
 			return n, err
 		}
 		// a Reload has just replaced the rule by another one of that name
@@ -268,7 +209,7 @@ func (e *NotWaitingError) Error() string {
 // force once a Reload that is being carried out has ended. Such a rule may not have its own lane
 // yet: see memory.current. If the rule has ended when the request acts on it, a Reload has begun
 // meanwhile, and target returns another one.
-func (e *Engine) target(name string) *runningRule {
+func (e *Engine) target(name string) *live.Rule {
 	if next := e.coming.Load(); next != nil {
 		return next.rule(name)
 	}
@@ -277,7 +218,7 @@ func (e *Engine) target(name string) *runningRule {
 
 // targetOf returns the rule that retries a letter, or nil. A Reload may be about to rename the
 // letter.
-func (e *Engine) targetOf(letter delivery.Letter) *runningRule {
+func (e *Engine) targetOf(letter delivery.Letter) *live.Rule {
 	if r := e.target(letter.Rule); r != nil {
 		return r
 	}
@@ -294,11 +235,11 @@ func (e *Engine) targetOf(letter delivery.Letter) *runningRule {
 }
 
 // rule returns the rule with that name, or nil.
-func (e *Engine) rule(name string) *runningRule { return e.work().rule(name) }
+func (e *Engine) rule(name string) *live.Rule { return e.work().rule(name) }
 
 // maker returns the rule that made an event under this name, or nil. What is in flight while a rule
 // is renamed has its former name. What is delivered while a Reload renames it may have the next one.
-func (e *Engine) maker(name string) *runningRule {
+func (e *Engine) maker(name string) *live.Rule {
 	next := e.coming.Load()
 	w := e.work()
 	if r := w.rule(name); r != nil {

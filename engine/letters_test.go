@@ -15,6 +15,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -65,7 +66,7 @@ func TestLetters(t *testing.T) {
 		return handler.Reject(errors.New("not today"))
 	}
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"text":"x"}}`)
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 
 	letters := awaitLetters(t, e, 2)
 	text, whole := letters[0], letters[1]
@@ -108,7 +109,7 @@ func TestLetterWithoutARule(t *testing.T) {
 	record := newRecorder()
 	record.answer = func(handler.Event) error { return handler.Reject(nil) }
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	letter := awaitLetters(t, e, 2)[0]
 	letter.ID, letter.Rule = strings.Replace(letter.ID, "text/", "gone/", 1), "gone"
 	if _, err := e.dead.Add(letter); err != nil {
@@ -132,7 +133,7 @@ func TestSetPaused(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	if err := e.SetPaused("whole", true); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			letters := awaitLetters(t, e, 2)
 			c.change(l)
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-				now, there := e.rule("acts").view.Get("shop", "a")
+				now, there := e.rule("acts").Own.View.Get("shop", "a")
 				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Delta.Object.ResourceVersion() {
 					break
 				}
@@ -206,8 +207,8 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 				}
 			}
 			// A deletion of long ago prunes nothing of an object that exists again.
-			p := e.rule("acts").preparer
-			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.of(letters[0].Key)); ok != (c.acts && !c.adds) {
+			p := e.rule("acts").Preparer
+			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.Failures.Of(letters[0].Key)); ok != (c.acts && !c.adds) {
 				t.Errorf("AsItIs of a deletion: ok is %v", ok)
 			}
 			left := 0
@@ -223,7 +224,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				waits := 0
 				for _, r := range e.work().rules {
-					stats := r.lane.Stats()
+					stats := r.Lane.Stats()
 					waits += stats.Waiting + stats.InFlight
 				}
 				if waits == 0 {
@@ -311,7 +312,7 @@ func TestRetryRule(t *testing.T) {
 	record.answer = func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("busy")) }
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"b"}}`)
-	e := run(t, server, strings.Replace(mapSource+aRule("r", ""), "attempts: 2", "attempts: 9", 1), map[string]Handler{"record": record})
+	e := run(t, server, strings.Replace(mapSource+aRule("r", ""), "attempts: 2", "attempts: 9", 1), map[string]live.Handler{"record": record})
 	delayed := func() bool { return e.Status().Rules[0].Queue.Delayed == 2 }
 	record.await(t, 2)
 	poll(t, "both to wait", delayed)

@@ -17,7 +17,7 @@ type letterStore struct {
 // PutLetter implements dispatch.LetterStore. It does not record payloads that may hold text of
 // Secrets, of the letter or of its items.
 func (s letterStore) PutLetter(l delivery.Letter) {
-	if r := s.engine.maker(l.Rule); r != nil && r.preparer.Reveals() {
+	if r := s.engine.maker(l.Rule); r != nil && r.Preparer.Reveals() {
 		if l.Payload != nil {
 			l.Payload = prepare.Null
 		}

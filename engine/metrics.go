@@ -1,27 +1,18 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/gauges"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/measure"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
+	"github.com/informd/informd/engine/source"
 )
-
-// metric is a metric of a manifest at work. A reload keeps it if its manifest describes it as
-// before, and a gauge only if it is over the same objects.
-type metric struct {
-	*plan.Metric
-	gauge    *gauges.Gauge // nil: it is a counter
-	counter  *measure.Counter
-	failures *failures
-}
 
 // MetricFamily is a metric of a manifest, with its series as they are now.
 type MetricFamily struct {
@@ -39,8 +30,8 @@ type MetricStatus struct {
 	Counts    bool
 	Max       int // series
 	Stats     measure.Stats
-	Errors    uint64             // objects, or changes, for which one of its expressions failed
-	LastError *ExpressionFailure // the last failure that Errors counts, or nil
+	Errors    uint64                  // objects, or changes, for which one of its expressions failed
+	LastError *live.ExpressionFailure // the last failure that Errors counts, or nil
 }
 
 // addMetrics makes the metrics of the plan, or takes those of before.
@@ -48,11 +39,11 @@ func (b *builder) addMetrics() {
 	for _, planned := range b.plan.Metrics {
 		m := b.before.metric(planned)
 		if m == nil {
-			m = &metric{Metric: planned, failures: b.newFailures("metric", planned.Name)}
+			m = &live.Metric{Metric: planned, Failures: b.newFailures("metric", planned.Name)}
 			if planned.IsCounter {
-				m.counter = measure.NewCounter(&planned.Metric)
+				m.Counter = measure.NewCounter(&planned.Metric)
 			} else {
-				m.gauge = gauges.New(&planned.Metric, m.failures.addOn, m.isFull)
+				m.Gauge = gauges.New(&planned.Metric, m.Failures.AddOn, m.IsFull)
 			}
 		}
 		b.metrics[planned] = m
@@ -74,7 +65,7 @@ func (b *builder) bindGauges(in *intake) {
 			as.Rule = slices.Index(in.rules, b.rules[planned.Rule])
 		}
 		isTimed := planned.Rule != nil && planned.Rule.IsTimed()
-		in.gauges.Add(b.metrics[planned].gauge, as, isTimed)
+		in.gauges.Add(b.metrics[planned].Gauge, as, isTimed)
 	}
 }
 
@@ -95,7 +86,7 @@ func (r *reload) moveGauges() *gauges.Moving {
 }
 
 // metric returns the metric that does what planned says, or nil.
-func (w *work) metric(planned *plan.Metric) *metric {
+func (w *work) metric(planned *plan.Metric) *live.Metric {
 	for _, m := range w.metrics {
 		if m.Digest == planned.Digest && overOf(m.Metric) == overOf(planned) {
 			return m
@@ -114,7 +105,7 @@ func overOf(m *plan.Metric) string {
 	case m.IsCounter:
 		return fmt.Sprintf("changes %q %s", m.Rule.Name, resource)
 	}
-	return fmt.Sprintf("rule %q %s %s", m.Rule.Name, resource, membershipOf(m.Rule))
+	return fmt.Sprintf("rule %q %s %s", m.Rule.Name, resource, live.MembershipOf(m.Rule))
 }
 
 // MetricChanges names the metrics that a reload changes. A changed one starts over.
@@ -123,7 +114,7 @@ type MetricChanges = preview.Names
 // metricChanges returns what a plan changes.
 func (w *work) metricChanges(p *plan.Plan) (c MetricChanges) {
 	for _, planned := range p.Metrics {
-		isNamed := func(m *metric) bool { return m.Name == planned.Name }
+		isNamed := func(m *live.Metric) bool { return m.Name == planned.Name }
 		switch {
 		case w.metric(planned) != nil:
 		case slices.ContainsFunc(w.metrics, isNamed):
@@ -142,7 +133,7 @@ func (w *work) metricChanges(p *plan.Plan) (c MetricChanges) {
 }
 
 // countersOf returns the counters of a rule, in its order.
-func (b *builder) countersOf(r *plan.Rule) (all []*metric) {
+func (b *builder) countersOf(r *plan.Rule) (all []*live.Metric) {
 	for _, planned := range b.plan.Metrics {
 		if planned.Rule == r && planned.IsCounter {
 			all = append(all, b.metrics[planned])
@@ -150,27 +141,6 @@ func (b *builder) countersOf(r *plan.Rule) (all []*metric) {
 	}
 	return all
 }
-
-// counted adds a change that a rule selects to its counters.
-func counted(counters []*metric, samples []measure.Sample, key delta.Key) {
-	for i, s := range samples {
-		m := counters[i]
-		m.failures.add(s.Err, key)
-		if m.counter.Add(s) {
-			m.isFull()
-		}
-	}
-}
-
-// isFull logs that another series found no room.
-func (m *metric) isFull() {
-	if _, ok := m.failures.logged.Allow(m.failures.clock.Now(), errFull.Error()); ok {
-		m.failures.log.Warn("a metric has as many series as it may: others are not shown",
-			"series", m.Max)
-	}
-}
-
-var errFull = errors.New("full")
 
 // Metrics returns the metrics of manifests. A gauge that has not seen all objects is missing.
 func (e *Engine) Metrics() (all []MetricFamily) {
@@ -181,9 +151,9 @@ func (e *Engine) Metrics() (all []MetricFamily) {
 		}
 		ok := true
 		if m.IsCounter {
-			f.Series = m.counter.Series()
+			f.Series = m.Counter.Series()
 		} else {
-			f.Series, ok = m.gauge.Series()
+			f.Series, ok = m.Gauge.Series()
 		}
 		if ok {
 			all = append(all, f)
@@ -192,25 +162,27 @@ func (e *Engine) Metrics() (all []MetricFamily) {
 	return all
 }
 
-// status returns the state of the metric.
-func (m *metric) status(of *work) MetricStatus {
+// statusOfMetric returns the state of a metric.
+func statusOfMetric(m *live.Metric, of *work) MetricStatus {
 	s := MetricStatus{
 		Name: m.Name, Source: m.Source.Name, Max: m.Max,
-		Errors: m.failures.count.Load(), LastError: m.failures.last.Load(),
+		Errors: m.Failures.Errors(),
 	}
+	var over *source.Source
 	for _, running := range of.sources {
 		if running.Name == m.Source.Name {
-			s.LastError = m.failures.lastOf(running.view, nil)
+			over = running.View
 		}
 	}
+	s.LastError = m.Failures.LastOf(over, nil)
 	if m.Rule != nil {
 		s.Source, s.Rule = "", m.Rule.Name
 	}
 	if m.IsCounter {
-		s.Stats = m.counter.Stats()
+		s.Stats = m.Counter.Stats()
 	} else {
-		s.Stats = m.gauge.Stats()
-		s.Counts = !m.gauge.IsComplete()
+		s.Stats = m.Gauge.Stats()
+		s.Counts = !m.Gauge.IsComplete()
 	}
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 )
@@ -90,7 +91,7 @@ func TestMetrics(t *testing.T) {
 	if told := h.since(); len(told) > 0 {
 		t.Errorf("a rule with metrics alone has delivered %q", told)
 	}
-	if rules := e.Status().Rules; rules[0].Handler != OnlyMetrics || rules[1].Queue.Waiting != 0 {
+	if rules := e.Status().Rules; rules[0].Handler != live.OnlyMetrics || rules[1].Queue.Waiting != 0 {
 		t.Errorf("%+v", rules)
 	}
 	stop()

@@ -159,7 +159,7 @@ func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
 	e, stop = l.start(rules, h)
 	l.await(h, 1)
 	l.holds("the evening is answered", func() bool {
-		return !e.work().rules[0].lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
+		return !e.work().rules[0].Lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
 	})
 	l.server.Fail(nil)
 	l.settled(e)

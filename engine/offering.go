@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
@@ -20,7 +20,7 @@ import (
 // offering offers the matches of one informer's changes to the lanes of its rules, and reports what
 // the rules made of the changes. The informer's lock guards it.
 type offering struct {
-	rules    []*runningRule
+	rules    []*live.Rule
 	clock    clock.PassiveClock
 	dead     *dispatch.LetterBox
 	knowsOwn bool      // one of the rules recognizes its own changes
@@ -28,9 +28,9 @@ type offering struct {
 }
 
 // add adds a rule.
-func (f *offering) add(r *runningRule) {
+func (f *offering) add(r *live.Rule) {
 	f.rules = append(f.rules, r)
-	f.knowsOwn = f.knowsOwn || r.knowsOwn
+	f.knowsOwn = f.knowsOwn || r.KnowsOwn
 }
 
 // begin begins a step, and returns its time.
@@ -42,10 +42,10 @@ func (f *offering) begin() time.Time {
 // stamp gives the deltas of a change their occasions.
 func (f *offering) stamp(c *evaluate.Change) {
 	for i := range c.Matches {
-		f.rules[c.Matches[i].Rule].stamp(&c.Matches[i].Delta)
+		f.rules[c.Matches[i].Rule].Stamp(&c.Matches[i].Delta)
 	}
 	for i := range c.Declined {
-		f.rules[c.Declined[i].Rule].stamp(&c.Declined[i].Delta)
+		f.rules[c.Declined[i].Rule].Stamp(&c.Declined[i].Delta)
 	}
 }
 
@@ -57,21 +57,21 @@ func (f *offering) offer(m *evaluate.Match, c *evaluate.Change) {
 		if p := recover(); p != nil {
 			letter := f.unqueued(m)
 			evicted, _ := f.dead.Add(letter) // which never fails
-			err := &unqueuedError{p, debug.Stack(), letter.ID, evicted}
+			err := &live.UnqueuedError{What: p, Stack: debug.Stack(), ID: letter.ID, Evicted: evicted}
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
 	r := f.rules[m.Rule]
 	switch goesOn := f.count(m); {
 	case m.Undecided:
-		r.trails.changes.Add(m.Delta, trail.Undecided, f.now)
-		r.lane.Offer(m.Match)
+		r.Trails.Changes.Add(m.Delta, trail.Undecided, f.now)
+		r.Lane.Offer(m.Match)
 	case !goesOn:
-		r.matched(m.Delta, trail.ByCount)
+		r.Matched(m.Delta, trail.ByCount)
 	case r.OnlyMeasures():
-		r.matched(m.Delta, trail.Selected)
+		r.Matched(m.Delta, trail.Selected)
 	default:
-		m.IsOwn = r.lane.Offer(m.Match) // which calls Matched
+		m.IsOwn = r.Lane.Offer(m.Match) // which calls Matched
 	}
 }
 
@@ -84,7 +84,7 @@ func (f *offering) count(m *evaluate.Match) (goesOn bool) {
 		return true
 	}
 	if m.Version != "" {
-		switch isOwn, mayBe := r.lane.Owns(m.Match); {
+		switch isOwn, mayBe := r.Lane.Owns(m.Match); {
 		case isOwn:
 			return true // the lane drops it
 		case mayBe:
@@ -92,30 +92,20 @@ func (f *offering) count(m *evaluate.Match) (goesOn bool) {
 			return true
 		}
 	}
-	return m.Count == nil || r.tally.Add(m.Delta, *m.Count, f.clock.Now())
+	return m.Count == nil || r.Tally.Add(m.Delta, *m.Count, f.clock.Now())
 }
 
 // unqueued returns the dead letter of a match that could not be queued.
 func (f *offering) unqueued(m *evaluate.Match) delivery.Letter {
 	r, now := f.rules[m.Rule], f.clock.Now()
 	return delivery.Letter{
-		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: r.handlerName(),
+		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: r.HandlerName(),
 		Resource: handler.Resource(r.Source.Resource), Key: m.Delta.Key(),
 		Reason:       "informd panicked while it queued the event: please report this",
-		Confidential: r.preparer.IsConfidential(), Plain: true,
+		Confidential: r.Preparer.IsConfidential(), Plain: true,
 		Since: now, Died: now, Delta: m.Delta, Payload: m.Payload,
 	}
 }
-
-// unqueuedError is a panic while a match was queued.
-type unqueuedError struct {
-	what    any
-	stack   []byte
-	id      string            // of the event, which is a dead letter
-	evicted []delivery.Letter // by that letter
-}
-
-func (e *unqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.what) }
 
 // declined are the verdicts on changes that a rule does not select.
 var declined = [...]trail.Verdict{
@@ -128,23 +118,23 @@ var declined = [...]trail.Verdict{
 func (f *offering) report(c *evaluate.Change, o *object.Object) {
 	for i := range c.Declined {
 		d := &c.Declined[i]
-		f.rules[d.Rule].trails.changes.Add(d.Delta, declined[d.Why], f.now)
+		f.rules[d.Rule].Trails.Changes.Add(d.Delta, declined[d.Why], f.now)
 	}
 	for i := range c.Matches {
 		m := &c.Matches[i]
 		r := f.rules[m.Rule]
 		if !m.Undecided && !m.IsOwn {
-			counted(r.preparer.counters, m.Samples, m.Delta.Key())
+			live.Counted(r.Preparer.Counters, m.Samples, m.Delta.Key())
 		}
-		r.failures.add(r.tally.Full(), delta.Key{})
+		r.Failures.Add(r.Tally.Full(), delta.Key{})
 	}
 	for _, failed := range c.Failures {
-		failures := f.rules[failed.Rule].failures
+		failures := f.rules[failed.Rule].Failures
 		isUndecided := func(m evaluate.Match) bool { return m.Rule == failed.Rule && m.Undecided }
 		if slices.ContainsFunc(c.Matches, isUndecided) { // its delivery evaluates it again
-			failures.addSeen(failed.Err, o)
+			failures.AddSeen(failed.Err, o)
 		} else {
-			failures.addOn(failed.Err, o)
+			failures.AddOn(failed.Err, o)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 )
@@ -21,7 +22,7 @@ import (
 // disk, and the rule's record names it. So a run that ends before that leaves the rest to the next
 // one.
 type parting struct {
-	rule *runningRule
+	rule *live.Rule
 	from *leftInformer
 	owed atomic.Int32 // intakes from which the rule has not learned all
 }
@@ -34,7 +35,7 @@ type leftInformer struct {
 }
 
 // isSeen reports whether a rule that satisfies by sees the informer, perhaps again.
-func (l *leftInformer) isSeen(by func(*runningRule) bool) bool {
+func (l *leftInformer) isSeen(by func(*live.Rule) bool) bool {
 	return slices.ContainsFunc(l.engine.work().intakes, func(in *intake) bool {
 		return in.id == l.id && slices.ContainsFunc(in.rules, by)
 	})
@@ -59,7 +60,7 @@ func newLeft() *left {
 func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	owed = make(map[string]*leftInformer)
 	for _, r := range e.work().rules {
-		for id, verdict := range from.decision.Left(r.id) {
+		for id, verdict := range from.decision.Left(r.ID) {
 			of := owed[id]
 			if of == nil {
 				of = &leftInformer{id: id, engine: e}
@@ -71,10 +72,10 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 			}
 			e.log.Info("the rule's source had another selection when the state was saved: "+
 				"what it no longer selects is deleted for the rule",
-				append([]any{"rule", r.Name, "objects", objects}, selectionOf(id)...)...)
+				append([]any{"rule", r.Name, "objects", objects}, resume.Selection(id)...)...)
 			of.owed.Add(1)
 			owed[id] = of
-			r.memory.know(id, verdict.Where)
+			r.Memory.Know(id, verdict.Where)
 		}
 	}
 	return owed
@@ -86,7 +87,7 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 	snapshot := from.left[p.from.id]
 	for _, o := range snapshot.Objects {
 		key := delta.KeyOf(o)
-		if !verdict.Before.Has(o, p.rule.preparer.IsSecret(), snapshot.Inside[key]) {
+		if !verdict.Before.Has(o, p.rule.Preparer.IsSecret(), snapshot.Inside[key]) {
 			continue
 		}
 		objects++
@@ -107,7 +108,7 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects
 
 // intakeFor returns the intake of a rule whose informer watches the key's namespace, or any other
 // one if none does, and the rule's index there.
-func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule int) {
+func (e *Engine) intakeFor(r *live.Rule, key delta.Key) (found *intake, rule int) {
 	for _, in := range e.work().intakes {
 		i := slices.Index(in.rules, r)
 		if i < 0 {
@@ -130,7 +131,7 @@ func (l *left) begin() {
 		return
 	}
 	for _, p := range l.partings {
-		p.rule.memory.leave(p.from.id)
+		p.rule.Memory.Leave(p.from.id)
 	}
 }
 
@@ -146,9 +147,9 @@ func (in *intake) parted(i int) {
 		if p.owed.Add(-1) > 0 {
 			continue
 		}
-		is := func(r *runningRule) bool { return r.id == p.rule.id }
+		is := func(r *live.Rule) bool { return r.ID == p.rule.ID }
 		if !p.from.isSeen(is) {
-			p.rule.memory.forget(p.from.id)
+			p.rule.Memory.Forget(p.from.id)
 		}
 		if p.from.owed.Add(-1) == 0 && !p.from.isWatched() && in.record != nil {
 			in.record.store.DropInformer(p.from.id)

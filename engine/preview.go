@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
@@ -52,11 +53,11 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, er
 			one.Former = old.Name
 		}
 		switch {
-		case old != nil && old.resource() != object.ResourceName(r.Source.Resource):
-			one.Change, one.Dropped = preview.Replaced, old.undelivered()
+		case old != nil && old.Resource() != object.ResourceName(r.Source.Resource):
+			one.Change, one.Dropped = preview.Replaced, old.Undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold, one.BySource = preview.Changed, now.isUntold(old, r), old.says(r)
+			one.Change, one.Untold, one.BySource = preview.Changed, now.isUntold(old, r), says(old, r)
 		}
 		if err := e.count(ctx, &one, old, r); err != nil {
 			return preview.Changes{}, err
@@ -67,18 +68,11 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, er
 		isNamed := func(r *plan.Rule) bool { return now.became(r) == old }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
 			v.Rules = append(v.Rules, preview.Rule{
-				Name: old.Name, Change: preview.Gone, Dropped: old.undelivered(), Leaves: old.Prune != nil,
+				Name: old.Name, Change: preview.Gone, Dropped: old.Undelivered(), Leaves: old.Prune != nil,
 			})
 		}
 	}
 	return v, nil
-}
-
-// undelivered returns how many deliveries of the rule wait, also those of groups.
-func (r *runningRule) undelivered() int {
-	stats := r.lane.Stats()
-	gathered, _ := r.lane.Gathered()
-	return stats.Waiting + stats.Away + gathered
 }
 
 // changedHandlers adds the handlers that a plan would change to v.
@@ -87,26 +81,26 @@ func (w *work) changedHandlers(p *plan.Plan, v *preview.Names) {
 		switch d := w.dispatcher(h.Name); {
 		case d == nil:
 			v.Added = append(v.Added, h.Name)
-		case d.digest != plan.DigestOf(h):
+		case d.Digest != plan.DigestOf(h):
 			v.Changed = append(v.Changed, h.Name)
 		}
 	}
 	for _, d := range w.dispatchers {
-		if _, stays := p.Handler(d.name); !stays && d.handler != nil {
-			v.Gone = append(v.Gone, d.name)
+		if _, stays := p.Handler(d.Name); !stays && d.Handler != nil {
+			v.Gone = append(v.Gone, d.Name)
 		}
 	}
 }
 
-// says reports whether the manifest of a running rule is that of r.
-func (r *runningRule) says(is *plan.Rule) bool {
+// says reports whether the manifest of a rule at work is that of is.
+func says(r *live.Rule, is *plan.Rule) bool {
 	return r.Name == is.Name && r.Digest == is.Digest && r.Handler == is.Handler
 }
 
 // runs reports whether a running rule is what r says, and its sources are. Its handler may have
 // changed.
-func (w *work) runs(old *runningRule, r *plan.Rule) bool {
-	if !old.says(r) {
+func (w *work) runs(old *live.Rule, r *plan.Rule) bool {
+	if !says(old, r) {
 		return false
 	}
 	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {
@@ -123,9 +117,9 @@ func (w *work) runs(old *runningRule, r *plan.Rule) bool {
 // isUntold reports whether a running rule that selects Synced becomes r by an edit that leaves its
 // membership as it is. The rule then receives nothing about objects as they are: the edit applies
 // to each object at its next change.
-func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
+func (w *work) isUntold(old *live.Rule, r *plan.Rule) bool {
 	if old.Told == r.Told || r.OnlyMeasures() || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
-		r.Rounds != nil || old.membership() != membershipOf(r) || old.For != r.For {
+		r.Rounds != nil || old.Membership() != live.MembershipOf(r) || old.For != r.For {
 		return false
 	}
 	for _, planned := range r.Source.Informers {
@@ -138,7 +132,7 @@ func (w *work) isUntold(old *runningRule, r *plan.Rule) bool {
 
 // count counts what a rule would receive. old is what runs of it, or nil.
 func (e *Engine) count(
-	ctx context.Context, v *preview.Rule, old *runningRule, r *plan.Rule,
+	ctx context.Context, v *preview.Rule, old *live.Rule, r *plan.Rule,
 ) error {
 	now := e.work()
 	for _, planned := range r.Source.Informers {
@@ -151,7 +145,7 @@ func (e *Engine) count(
 		if old != nil && !slices.Contains(in.rules, old) {
 			was = nil
 		}
-		if was != nil && was.membership() == membershipOf(r) {
+		if was != nil && was.Membership() == live.MembershipOf(r) {
 			continue
 		}
 		if in.keepsTooLittle(planned) || !e.hasLetters() { // nobody can tell yet
@@ -167,7 +161,7 @@ func (e *Engine) count(
 
 // countFor counts the objects of one informer.
 func (in *intake) countFor(
-	ctx context.Context, v *preview.Rule, old *runningRule, r *plan.Rule,
+	ctx context.Context, v *preview.Rule, old *live.Rule, r *plan.Rule,
 ) error {
 	var keys []string
 	in.informer.Visit(func(known iter.Seq[*object.Object]) {

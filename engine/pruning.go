@@ -8,105 +8,36 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/orphans"
 	"github.com/informd/informd/engine/rule"
-	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/timing"
 )
 
-// pruning is what a rule with prune does beside its deliveries: see package orphans.
-type pruning struct {
-	rule    *orphans.Rule
-	orphans *orphans.Orphans
-	spared  *orphans.Spared
-	end     func() // ends what runs of it; nil before that
-}
-
 // newPruning returns what a rule with prune does beside its deliveries, or nil if it does not prune.
 // old is the rule before, or nil.
-func newPruning(e *Engine, r, old *runningRule) *pruning {
+func newPruning(e *Engine, r, old *live.Rule) *live.Pruning {
 	if len(r.Prune) == 0 {
 		return nil
 	}
 	of := &orphans.Rule{
-		Plan: r.Rule, ID: r.id, Recipe: r.preparer.Recipe, View: r.view, Others: r.others,
-		Lane:    func() orphans.Lane { return r.lane },
+		Plan: r.Rule, ID: r.ID, Recipe: r.Preparer.Recipe, View: r.Own.View, Others: r.Preparer.Others,
+		Lane:    func() orphans.Lane { return r.Lane },
 		IsHeld:  func() bool { return isHeld(e.work(), r) },
-		IsGone:  func() bool { return r.memory.ended() },
+		IsGone:  func() bool { return r.Memory.Ended() },
 		Depart:  func(ctx context.Context, gone []delta.Key) map[delta.Key]bool { return e.depart(ctx, r, gone) },
 		Offer:   func(key delta.Key, done func()) bool { return e.offerPrune(r, key, done) },
 		Cluster: e.acting.executor,
 	}
-	p := &pruning{rule: of}
-	if old != nil && old.pruning != nil {
-		p.spared = old.pruning.spared
+	p := &live.Pruning{Rule: of}
+	if old != nil && old.Pruning != nil {
+		p.Spared = old.Pruning.Spared
 	} else {
-		p.spared = orphans.Spare(of, notes{e.store}, e.log, e.clock)
+		p.Spared = orphans.Spare(of, live.Notes{Store: e.store}, e.log, e.clock)
 	}
-	p.orphans = orphans.New(of, p.spared, e.log, e.clock)
+	p.Orphans = orphans.New(of, p.Spared, e.log, e.clock)
 	return p
-}
-
-// notes writes to a store that is nil if nothing is kept. It implements orphans.Notes.
-type notes struct{ store *state.Store }
-
-func (n notes) Begin() (end func()) {
-	if n.store == nil {
-		return func() {}
-	}
-	n.store.Begin()
-	return n.store.End
-}
-
-func (n notes) Put(rule, name string, value []byte) {
-	if n.store != nil {
-		n.store.PutNote(state.Note{Rule: rule, Name: name, Value: value})
-	}
-}
-
-func (n notes) Delete(rule, name string) {
-	if n.store != nil {
-		n.store.DeleteNote(rule, name)
-	}
-}
-
-// start starts what a rule with prune does beside its deliveries. The receiver may be nil.
-func (p *pruning) start(t *tasks) {
-	if p == nil || p.end != nil {
-		return
-	}
-	look, late := t.start(p.orphans.Run), t.start(p.spared.Run)
-	p.end = func() {
-		look()
-		late()
-	}
-}
-
-// stop ends what start has started. The receiver may be nil.
-func (p *pruning) stop() {
-	if p != nil && p.end != nil {
-		p.end()
-	}
-}
-
-// spares returns what the rule spares; nil if it does not prune.
-func (p *pruning) spares() *orphans.Spared {
-	if p == nil {
-		return nil
-	}
-	return p.spared
-}
-
-// reason says what a rule prunes later, or leaves in place, or returns "".
-func (p *pruning) reason() string {
-	if p == nil {
-		return ""
-	}
-	if reason := p.spared.Reason(); reason != "" {
-		return reason
-	}
-	return p.orphans.Reason()
 }
 
 // notesOf returns the notes of one rule, by name.
@@ -121,8 +52,8 @@ func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
 }
 
 // isHeld reports whether a rule waits for sources, or catches up.
-func isHeld(w *work, r *runningRule) bool {
-	if r.waits.Load() > 0 {
+func isHeld(w *work, r *live.Rule) bool {
+	if r.IsHeld() {
 		return true
 	}
 	isHeld := false
@@ -139,7 +70,7 @@ func isHeld(w *work, r *runningRule) bool {
 // depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
 // those that the rule has learned of. It leaves out objects that the informer knows: they came
 // meanwhile. It works in turns between the steps of the informers. If ctx ends, it returns early.
-func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) map[delta.Key]bool {
+func (e *Engine) depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
 	for len(gone) > 0 {
 		in, _ := e.intakeFor(r, gone[0])
@@ -177,7 +108,7 @@ func (e *Engine) depart(ctx context.Context, r *runningRule, gone []delta.Key) m
 // missed has a rule learn that an object is deleted, of which only the name is known. It is called
 // between two steps.
 func (in *intake) missed(i int, key delta.Key) {
-	d := in.rules[i].pruning.rule.Orphaned(key)
+	d := in.rules[i].Pruning.Rule.Orphaned(key)
 	in.record.pace()
 	in.change.Reset()
 	in.change.Matches = append(in.change.Matches, evaluate.Match{
@@ -188,7 +119,7 @@ func (in *intake) missed(i int, key delta.Key) {
 
 // offerPrune has a rule prune for an object that it has spared, unless that has come back, and calls
 // done in the same cut. It returns false if the rule is gone.
-func (e *Engine) offerPrune(r *runningRule, key delta.Key, done func()) bool {
+func (e *Engine) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
 	in, _ := e.intakeFor(r, key)
 	if in == nil {
 		return false
@@ -197,10 +128,10 @@ func (e *Engine) offerPrune(r *runningRule, key delta.Key, done func()) bool {
 		in := in.latest()
 		in.record.pace()
 		defer e.begin()()
-		if o, ok := r.view.Get(key.Namespace, key.Name); !ok || !r.preparer.Selects(o, in.clock.Now()) {
-			d := r.pruning.rule.Late(key)
-			r.stamp(&d)
-			r.lane.OfferActions(d)
+		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, in.clock.Now()) {
+			d := r.Pruning.Rule.Late(key)
+			r.Stamp(&d)
+			r.Lane.OfferActions(d)
 		}
 		done()
 	})

@@ -5,6 +5,7 @@ import (
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
@@ -20,16 +21,16 @@ type record struct {
 }
 
 // newRecord returns the record of an informer, or nil if nothing is kept.
-func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record {
+func (e *Engine) newRecord(id string, planned *plan.Informer, of *source.Informer) *record {
 	if e.store == nil {
 		return nil
 	}
 	r := &record{
-		store: e.store, id: informerID(planned), keep: planned.Keep,
+		store: e.store, id: id, keep: planned.Keep,
 		isSecret: planned.Resource == object.Secrets,
 	}
 	r.informer = e.store.Objects(r.id, state.ObjectsOptions{
-		Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret,
+		Packer: of.Packer(), Kept: resume.Kept(planned.Keep), Secret: r.isSecret,
 	})
 	return r
 }

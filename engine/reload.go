@@ -13,10 +13,10 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
-	"github.com/informd/informd/engine/state"
 )
 
 // Reloaded says what a Reload has changed, by name.
@@ -51,7 +51,7 @@ var ErrNotRunning = errors.New("informd has not begun to follow the cluster: try
 // Reload waits until the informers of changed rules have caught up, and until an earlier Reload is
 // through. If it returns an error, nothing has changed. One Reload runs at a time; more wait.
 func (e *Engine) Reload(
-	ctx context.Context, p *plan.Plan, handlers map[string]Handler,
+	ctx context.Context, p *plan.Plan, handlers map[string]live.Handler,
 ) (done Reloaded, ended func(), err error) {
 	if e.stopping.Load() { // which is known before the deliveries in flight have ended
 		return Reloaded{}, nil, ErrStopping
@@ -99,9 +99,9 @@ type reload struct {
 	before, next *work
 	done         Reloaded
 
-	gone    []*runningRule // of before
-	stopped []*dispatcher  // of before
-	dropped []*intake      // of before
+	gone    []*live.Rule       // of before
+	stopped []*live.Dispatcher // of before
+	dropped []*intake          // of before
 
 	departures []departure
 }
@@ -136,7 +136,7 @@ func (r *reload) prepare(ctx context.Context) error {
 			r.next.intakes[n] = in.before
 		default:
 			for _, rule := range in.rules {
-				if rule.before == nil || !slices.Contains(in.before.rules, rule.before) {
+				if rule.Before == nil || !slices.Contains(in.before.rules, rule.Before) {
 					continue
 				}
 				if err := in.before.awaitCaughtUp(ctx); err != nil {
@@ -160,7 +160,7 @@ func (r *reload) prepare(ctx context.Context) error {
 				r.done.Leaving = append(r.done.Leaving, old.Name)
 			}
 		case is == old:
-		case is.before == nil:
+		case is.Before == nil:
 			r.gone = append(r.gone, old)
 			r.done.Changed = append(r.done.Changed, old.Name)
 		case r.before.runs(old, is.Rule): // with another handler
@@ -222,7 +222,7 @@ func (r *reload) carryOut() {
 	waiting := r.wait()
 	for _, rule := range r.next.rules {
 		switch {
-		case rule.before != nil:
+		case rule.Before != nil:
 			r.succeed(rule)
 		case !slices.Contains(r.before.rules, rule):
 			r.introduce(rule)
@@ -239,8 +239,8 @@ func (r *reload) carryOut() {
 	r.next.waiting = append(r.next.waiting, waiting...)
 	r.present.Store(r.next)
 	for _, d := range r.next.dispatchers {
-		if d.end == nil {
-			d.end = r.tasks.start(d.run)
+		if d.End == nil {
+			d.End = r.tasks.start(d.Deliver)
 		}
 	}
 	for _, in := range r.next.intakes {
@@ -278,8 +278,8 @@ func (r *reload) carryOut() {
 	}
 	end()
 	for _, rule := range r.next.rules {
-		rule.pruning.start(&r.tasks)
-		rule.before = nil // and with it all before that
+		rule.Pruning.Start(r.tasks.start)
+		rule.Before = nil // and with it all before that
 	}
 	r.before, r.next = nil, nil
 }
@@ -288,23 +288,20 @@ func (r *reload) carryOut() {
 // flight has ended.
 func (r *reload) ended() {
 	for _, d := range r.stopped {
-		d.end()
+		d.End()
 	}
 }
 
 // drop ends a rule that is gone, and drops what waits for it.
-func (r *reload) drop(rule *runningRule) {
-	rule.pruning.stop()
-	stats := rule.lane.Stats()
-	gathered, _ := rule.lane.Gathered()
-	waiting := stats.Waiting + stats.Away + gathered
+func (r *reload) drop(rule *live.Rule) {
+	rule.Pruning.Stop()
+	waiting := rule.Undelivered()
 	end := r.Engine.begin()
-	rule.memory.end()
-	rule.tally.End()
-	rule.lane.Close()
+	rule.Memory.End()
+	rule.Tally.End()
+	rule.Lane.Close()
 	if r.store != nil {
-		r.store.DropRule(rule.id)
-		r.store.DropRule(gatheredLane(rule.id))
+		live.DropRule(r.store, rule.ID)
 	}
 	end()
 	r.done.Dropped += waiting
@@ -328,68 +325,62 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 	e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule, "waiting", waiting)
 }
 
-// wait has the rules that come or change wait for sources that they look into: see preparer.awaited.
+// wait has the rules that come or change wait for sources that they look into: see live.Preparer.Awaited.
 func (r *reload) wait() (all []*waiting) {
 	for _, in := range r.next.intakes {
 		all = append(all, in.waitForOthers(func(i int) bool {
 			rule := in.rules[i]
-			return !slices.Contains(r.before.rules, rule) && len(rule.preparer.awaited()) > 0
+			return !slices.Contains(r.before.rules, rule) && len(rule.Preparer.Awaited()) > 0
 		})...)
 	}
 	return all
 }
 
 // introduce makes a new rule known to the state.
-func (r *reload) introduce(rule *runningRule) {
+func (r *reload) introduce(rule *live.Rule) {
 	defer r.Engine.begin()()
 	if r.store != nil { // the records under its name are gone
-		options := state.LaneOptions{Secret: rule.preparer.IsSecret()}
-		rule.laneStore.lane = r.store.Lane(rule.id, options)
-		if rule.gathered != nil {
-			rule.gathered.lane = r.gatheredIn(rule)
-		}
+		rule.OpenLanes()
 	}
-	rule.memory.loaded()
-	rule.memory.takeUp(rule.memory.occasions)
+	rule.Memory.Loaded()
+	rule.Memory.NoteOccasions()
 	r.note(rule)
 }
 
 // succeed makes a rule take the place of the one before it.
-func (r *reload) succeed(rule *runningRule) {
-	old := rule.before
-	old.pruning.stop()
-	rule.options.Renamed = func(former []delivery.Former) {
-		rule.memory.renamed(rule.Name, former)
+func (r *reload) succeed(rule *live.Rule) {
+	old := rule.Before
+	old.Pruning.Stop()
+	rule.Options.Renamed = func(former []delivery.Former) {
+		rule.Memory.Renamed(rule.Name, former)
 		r.dead.Rename(old.Name, rule.Name)
 	}
-	rule.lane = rule.to.Succeed(old.lane, rule.Name, rule.options, rule.waits.Load() > 0)
-	rule.memory.follow(rule.lane)
-	rule.matches.Store(old.matches.Load())
-	rule.preparer.selected.Store(old.preparer.selected.Load())
-	rule.memory.become(rule.membership())
+	rule.Lane = rule.To.Succeed(old.Lane, rule.Name, rule.Options, rule.IsHeld())
+	rule.Memory.Follow(rule.Lane)
+	rule.Matches.Store(old.Matches.Load())
+	rule.Preparer.Selected.Store(old.Preparer.Selected.Load())
+	rule.Memory.Become(rule.Membership())
 	defer r.Engine.begin()()
-	if spared := old.pruning.spares(); rule.pruning != nil {
-		spared.Succeed(rule.pruning.rule, rule.pruning.spared)
+	if spared := old.Pruning.Spares(); rule.Pruning != nil {
+		spared.Succeed(rule.Pruning.Rule, rule.Pruning.Spared)
 	} else {
 		spared.Succeed(nil, nil)
 	}
-	if rule.tally != old.tally {
-		old.tally.Forget()
+	if rule.Tally != old.Tally {
+		old.Tally.Forget()
 	}
 	r.note(rule)
 }
 
 // note records what the state notes of a rule when it begins. It is called within a cut.
-func (r *reload) note(rule *runningRule) {
+func (r *reload) note(rule *live.Rule) {
 	if r.store == nil {
 		return
 	}
-	if rule.before == nil || rule.tally != rule.before.tally {
-		rule.tally.Begin()
+	if rule.Before == nil || rule.Tally != rule.Before.Tally {
+		rule.Tally.Begin()
 	}
-	if rule.Group != nil {
-		r.store.PutNote(state.Note{Rule: rule.id, Name: gathersNote, Value: []byte("{}")})
-	}
+	rule.NoteGathers()
 }
 
 // replace makes an intake take the place of the one before it.
@@ -411,7 +402,7 @@ func (r *reload) replace(in *intake) {
 
 // departure is a rule that no longer sees an informer.
 type departure struct {
-	rule   *runningRule // as it is now
+	rule   *live.Rule // as it is now
 	from   *intake
 	inside []*object.Object // that the rule had inside
 	// partings are those of an earlier reload of which the rule must still learn from the intake;
@@ -424,7 +415,7 @@ type departure struct {
 func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
 	for j, was := range old.rules {
 		is := r.next.successor(was)
-		if is == nil || is.before != was || in != nil && slices.Contains(in.rules, is) {
+		if is == nil || is.Before != was || in != nil && slices.Contains(in.rules, is) {
 			continue
 		}
 		if l := old.learns.left[j]; l != nil && len(l.Objects) > 0 {
@@ -524,11 +515,11 @@ func (r *reload) begin(in *intake) {
 	if in.record != nil { // the records under its id are of an earlier time, and not complete
 		end := in.record.begin()
 		r.store.DropInformer(in.id)
-		in.record = r.newRecord(in.planned, in.informer)
+		in.record = r.newRecord(in.id, in.planned, in.informer)
 		for i, rule := range in.rules {
 			// otherwise release or CaughtUp records it
 			if !in.learns.isDeaf(i) {
-				rule.memory.see(in.id)
+				rule.Memory.See(in.id)
 			}
 		}
 		end()
@@ -548,10 +539,10 @@ func (in *intake) takeOver(known iter.Seq[*object.Object]) {
 	from := make(map[int]int) // rules that go on, by their indexes: from which in old
 	var pupils []follow.Pupil
 	for i, r := range in.rules {
-		j := slices.IndexFunc(old.rules, func(was *runningRule) bool {
-			return was == r || was == r.before
+		j := slices.IndexFunc(old.rules, func(was *live.Rule) bool {
+			return was == r || was == r.Before
 		})
-		isSame := j >= 0 && old.rules[j].membership() == r.membership()
+		isSame := j >= 0 && old.rules[j].Membership() == r.Membership()
 		if j >= 0 {
 			in.Rounds.Carry(i, old.Rounds, j)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
 	"github.com/informd/informd/engine/source"
@@ -28,11 +29,11 @@ func planOf(t testing.TB, manifests string) *plan.Plan {
 }
 
 // reload reloads, and waits until rules have learned everything.
-func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) {
+func (l *life) reload(e *Engine, manifests string, h live.Handler) (Reloaded, error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]Handler{"record": h})
+	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]live.Handler{"record": h})
 	if err == nil {
 		ended()
 		err = e.work().awaitFollowing(ctx)
@@ -392,7 +393,7 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, _, err := e.Reload(ctx, planOf(t, wide), map[string]Handler{"record": h})
+	_, _, err := e.Reload(ctx, planOf(t, wide), map[string]live.Handler{"record": h})
 	if err == nil || !strings.Contains(err.Error(), "(it is forbidden: ") {
 		t.Errorf("got %v", err)
 	}
@@ -401,7 +402,7 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := e.Reload(t.Context(), planOf(t, wide), map[string]Handler{"record": h})
+		_, _, err := e.Reload(t.Context(), planOf(t, wide), map[string]live.Handler{"record": h})
 		ended <- err
 	}()
 	stop()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
@@ -27,9 +28,6 @@ type loaded struct {
 	notes     map[noteID][]byte
 	occasions map[string][]byte // by rule, gone ones too
 }
-
-// noteID identifies a note of the state.
-type noteID struct{ rule, name string }
 
 // note returns a note of a rule.
 func (l *loaded) note(rule, name string) (value []byte, ok bool) {
@@ -108,7 +106,7 @@ func (e *Engine) load() (from loaded, err error) {
 	}
 	for _, n := range notes {
 		from.notes[noteID{n.Rule, n.Name}] = n.Value
-		if n.Name == occasionNote {
+		if n.Name == live.OccasionNote {
 			from.occasions[n.Rule] = n.Value
 		}
 	}
@@ -125,10 +123,11 @@ func (e *Engine) load() (from loaded, err error) {
 		e.stepping.order(from.snapshots[in].Objects)
 	}
 	for _, r := range e.work().rules {
-		if from.waiting[r.id], err = r.laneStore.lane.Keys(); err != nil {
+		if from.waiting[r.ID], err = r.Keys(); err != nil {
 			return loaded{}, err
 		}
-		if from.gathered[r.id], err = e.loadGathered(r, from.notes); err != nil {
+		_, gathered := from.note(r.ID, live.GathersNote)
+		if from.gathered[r.ID], err = r.LoadGathered(gathered); err != nil {
 			return loaded{}, err
 		}
 	}
@@ -142,11 +141,11 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 		from.left[in.id] = from.snapshots[in]
 	}
 	for _, r := range e.work().rules {
-		for id := range from.decision.Left(r.id) {
+		for id := range from.decision.Left(r.ID) {
 			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
 				continue
 			}
-			options := state.ObjectsOptions{Secret: r.preparer.IsSecret()}
+			options := state.ObjectsOptions{Secret: r.Preparer.IsSecret()}
 			if from.left[id], err = e.store.Objects(id, options).Load(); err != nil {
 				return err
 			}
@@ -171,16 +170,16 @@ func (e *Engine) resume(from loaded) {
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
 	for _, r := range e.work().rules {
-		for _, k := range from.waiting[r.id] {
-			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
+		for _, k := range from.waiting[r.ID] {
+			r.Lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.memory.load(from.paused[r.id])
+		r.Memory.Load(from.paused[r.ID])
 	}
 	e.takeNames(from)
 	end = e.begin()
 	for _, r := range e.work().rules {
-		e.resumeGathered(r, from.gathered[r.id], from.notes)
+		r.ResumeGathered(from.gathered[r.ID], notesOf(r.ID, from.notes))
 	}
 	end()
 	objects := 0
@@ -193,7 +192,7 @@ func (e *Engine) resume(from loaded) {
 	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
 		for _, u := range in.learns.catchUps {
 			for _, p := range u.Pupils {
-				in.rules[p.Rule].memory.catchUp(in.id)
+				in.rules[p.Rule].Memory.CatchUp(in.id)
 			}
 		}
 		if in.learns.resuming != nil && !in.learns.resuming.isNew {
@@ -202,17 +201,17 @@ func (e *Engine) resume(from loaded) {
 		for i, r := range in.rules {
 			// otherwise release or CaughtUp records it
 			if !in.learns.isDeaf(i) {
-				r.memory.see(in.id)
+				r.Memory.See(in.id)
 			}
 		}
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
 	for _, r := range e.work().rules {
-		r.memory.loaded()
+		r.Memory.Loaded()
 	}
 	e.restoreCounts(from.notes)
 	for _, r := range e.work().rules {
-		r.pruning.spares().Restore(notesOf(r.id, from.notes))
+		r.Pruning.Spares().Restore(notesOf(r.ID, from.notes))
 	}
 	end()
 	if objects+waiting+len(from.letters) > 0 {
@@ -223,15 +222,15 @@ func (e *Engine) resume(from loaded) {
 
 // planned returns the plan in the form that resume.Decide takes.
 func (e *Engine) planned() []resume.Memory {
-	at := make(map[*runningRule]map[string]string, len(e.work().rules))
+	at := make(map[*live.Rule]map[string]string, len(e.work().rules))
 	rules := make([]resume.Memory, 0, len(e.work().rules))
 	for _, r := range e.work().rules {
 		at[r] = make(map[string]string)
-		rules = append(rules, resume.Memory{Name: r.id, Resource: r.resource(), Seen: at[r]})
+		rules = append(rules, resume.Memory{Name: r.ID, Resource: r.Resource(), Seen: at[r]})
 	}
 	for _, in := range e.work().intakes {
 		for _, r := range in.rules {
-			at[r][in.id] = r.membership()
+			at[r][in.id] = r.Membership()
 		}
 	}
 	return rules
@@ -250,12 +249,10 @@ func (e *Engine) informerIDs() []string {
 func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {
-		e.store.DropRule(gone.Name)
-		e.dropGathered(gone.Name)
+		live.DropRule(e.store, gone.Name)
 		maps.DeleteFunc(from.notes, func(id noteID, _ []byte) bool { return id.rule == gone.Name })
 		if r := e.work().byID(gone.Name); r != nil {
-			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
-			r.laneStore.lane = e.store.Lane(gone.Name, options)
+			r.OpenLanes()
 		}
 	}
 	for _, id := range from.decision.Unwatched {
@@ -281,5 +278,5 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 
 // begin begins a cut, and end ends it. See [state.Store.Begin].
 func (e *Engine) begin() (end func()) {
-	return notes{e.store}.Begin()
+	return live.Notes{Store: e.store}.Begin()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
@@ -52,14 +53,14 @@ type resuming struct {
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !in.record.store.IsNew() {
 		for _, r := range in.rules {
-			r.memory.beginCatchUp()
+			r.Memory.BeginCatchUp()
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
 	if isNew && len(in.learns.left) == 0 {
 		return
 	}
-	isWhole := covers(snapshot.Kept, in.record.keep)
+	isWhole := resume.Covers(snapshot.Kept, in.record.keep)
 	isPartial := in.record.isSecret || !isWhole
 	p := &resuming{
 		verdicts: make(map[int]resume.Verdict),
@@ -69,7 +70,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	}
 	var changed []follow.Pupil
 	for i, r := range in.rules {
-		v := decision.At(r.id, in.id)
+		v := decision.At(r.ID, in.id)
 		if in.learns.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
 		}
@@ -80,7 +81,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		delete(in.learns.unseen, i)
 		p.verdicts[i] = v
 		if v.Recorded {
-			r.memory.know(in.id, v.Where)
+			r.Memory.Know(in.id, v.Where)
 		}
 		switch {
 		case v.Standing == resume.New:
@@ -114,11 +115,11 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 }
 
 // known returns the positions of the rules that are known, by ID.
-func (p *resuming) known(rules []*runningRule) map[string]int {
+func (p *resuming) known(rules []*live.Rule) map[string]int {
 	byID := make(map[string]int, len(rules))
 	for i, r := range rules {
 		if p.verdicts[i].Standing == resume.Known {
-			byID[r.id] = i
+			byID[r.ID] = i
 		}
 	}
 	return byID
@@ -237,7 +238,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	}
 	for i, r := range in.rules {
 		if !late(i) && !departs(i) && in.learns.catchUpOf(i) == nil {
-			r.memory.endCatchUp()
+			r.Memory.EndCatchUp()
 		}
 	}
 	end()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/timing"
 )
@@ -36,13 +37,13 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	case !r.Events.Has(delta.Synced):
 		return 0, fmt.Errorf("rule %q does not select synced: add synced to its events", rule)
 	}
-	for _, i := range r.view.Informers() {
+	for _, i := range r.Own.View.Informers() {
 		if state, _ := i.State(); !i.HasSynced() {
 			return 0, fmt.Errorf("rule %q: its source %s is %s: try again once it has synced",
 				rule, r.Source.Name, state)
 		}
 	}
-	if waits, reason := r.reason(); waits {
+	if waits, reason := r.Reason(); waits {
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
 	of := round{e.nextResync(r), e.clock.Now().Unix()}
@@ -59,15 +60,15 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 }
 
 // nextResync returns the occasion of a resync that begins now.
-func (e *Engine) nextResync(r *runningRule) uint32 {
+func (e *Engine) nextResync(r *live.Rule) uint32 {
 	defer e.begin()()
-	return r.memory.draw(0)
+	return r.Memory.Draw(0)
 }
 
 // resync shows a rule the objects of one informer, in turns that keep changes of the informer waiting
 // no longer than those of a round do.
 func (e *Engine) resync(
-	ctx context.Context, in *intake, r *runningRule, of round,
+	ctx context.Context, in *intake, r *live.Rule, of round,
 ) (selected int, err error) {
 	var keys []string
 	in.informer.Visit(func(known iter.Seq[*object.Object]) {
@@ -82,7 +83,7 @@ func (e *Engine) resync(
 		began, isThere := time.Now(), false
 		in.informer.Look(func(get func(string) *object.Object) {
 			in = in.latest()
-			rule := slices.IndexFunc(in.rules, func(is *runningRule) bool { return is.memory == r.memory })
+			rule := slices.IndexFunc(in.rules, func(is *live.Rule) bool { return is.Memory == r.Memory })
 			if isThere = rule >= 0 && !in.isDropped; !isThere {
 				return
 			}

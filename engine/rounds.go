@@ -1,27 +1,23 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/rounds"
-	"github.com/informd/informd/engine/timing"
 )
 
 // inRounds is a rule as package rounds sees it.
-type inRounds struct{ *runningRule }
+type inRounds struct{ *live.Rule }
 
-func (r inRounds) Plan() *plan.Rule        { return r.Rule }
-func (r inRounds) ID() string              { return r.id }
-func (r inRounds) HasEnded() bool          { return r.memory.ended() }
-func (r inRounds) Holds(of delta.Key) bool { return r.lane.Holds(of) }
+func (r inRounds) Plan() *plan.Rule        { return r.Rule.Rule }
+func (r inRounds) ID() string              { return r.Rule.ID }
+func (r inRounds) HasEnded() bool          { return r.Memory.Ended() }
+func (r inRounds) Holds(of delta.Key) bool { return r.Lane.Holds(of) }
 
-func (r inRounds) HasLeft() bool {
-	gathered, _ := r.lane.Gathered()
-	left := r.lane.Stats()
-	return left.Waiting+left.Away+gathered > 0
-}
+func (r inRounds) HasLeft() bool { return r.Undelivered() > 0 }
 
 // newRounds returns the rounds of an intake, whose rules are set.
 func newRounds(in *intake, moments *rounds.Moments) *rounds.Rounds {
@@ -29,7 +25,9 @@ func newRounds(in *intake, moments *rounds.Moments) *rounds.Rounds {
 		ID: in.id, Namespace: in.planned.Namespace, Moments: moments, Now: in.clock.Now,
 	}
 	if in.planned.Fixed != nil {
-		of.FormerID = aloneID
+		of.FormerID = func(rule string) string { // the informer of a rule without a source
+			return resume.InformerID(object.Selection{FieldSelector: plan.AloneSelector + rule}, true)
+		}
 	}
 	if in.record != nil {
 		of.Notes = in.record.store
@@ -39,15 +37,4 @@ func newRounds(in *intake, moments *rounds.Moments) *rounds.Rounds {
 		rules = append(rules, inRounds{r})
 	}
 	return rounds.New(of, rules)
-}
-
-// nextRound returns when the rule's next round begins over any informer, or the zero time.
-func (r *runningRule) nextRound() (next time.Time) {
-	if r.Rounds == nil {
-		return time.Time{}
-	}
-	for _, i := range r.view.Informers() {
-		next = timing.Earlier(next, i.NextRound(r.Rounds))
-	}
-	return next
 }

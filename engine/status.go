@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
@@ -93,7 +94,7 @@ type RuleStatus struct {
 	// IsScheduled says that NextRound is a moment of the rule's schedule.
 	IsScheduled bool
 	// LastError is the last failure that Errors counts, or nil.
-	LastError *ExpressionFailure
+	LastError *live.ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
 	// Acted is for how many events it performed actions of its own, and Idle for how many it had none to
 	// perform: each if was false, or its forEach empty.
@@ -131,43 +132,43 @@ func (e *Engine) Status() Status {
 		status.State = &s
 	}
 	now := e.work()
-	sources := make(map[*runningSource]SourceStatus, len(now.sources))
+	sources := make(map[*live.Source]SourceStatus, len(now.sources))
 	for _, s := range now.sources {
-		one := s.status()
+		one := statusOf(s)
 		sources[s] = one
 		if !s.IsRule() {
 			status.Sources = append(status.Sources, one)
 		}
 	}
 	for _, r := range now.rules {
-		state, reason := r.state(sources[r.source])
-		pending, next := r.timed.Stats()
-		gathered, due := r.lane.Gathered()
-		acted, idle := r.lane.Acted()
+		state, reason := stateOf(r, sources[r.Own])
+		pending, next := r.Timed.Stats()
+		gathered, due := r.Lane.Gathered()
+		acted, idle := r.Lane.Acted()
 		chasing := e.chasing(r.Name)
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.handlerName(), Paused: r.lane.Paused(),
+			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(), Paused: r.Lane.Paused(),
 			State: state, Slowed: chasing != "",
-			Reason:  cmp.Or(reason, chasing, e.acting.pruning(r.Name), r.pruning.reason()),
-			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
-			Own: r.lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.lane.Stats(), Failure: r.failure(),
-			LastError: r.failures.lastOf(r.view, r.trails.changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.nextRound(), IsScheduled: r.IsScheduled, Windows: r.tally.Open(e.clock.Now()),
+			Reason:  cmp.Or(reason, chasing, e.acting.pruning(r.Name), r.Pruning.Reason()),
+			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Errors(),
+			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.Lane.Stats(), Failure: failureOfRule(r),
+			LastError: r.Failures.LastOf(r.Own.View, r.Trails.Changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
+			NextRound: r.NextRound(), IsScheduled: r.IsScheduled, Windows: r.Tally.Open(e.clock.Now()),
 		})
 	}
 	for _, m := range now.metrics {
-		status.Metrics = append(status.Metrics, m.status(now))
+		status.Metrics = append(status.Metrics, statusOfMetric(m, now))
 	}
 	for _, d := range now.dispatchers {
-		s := HandlerStatus{Name: d.name, InFlight: d.InFlight()}
+		s := HandlerStatus{Name: d.Name, InFlight: d.InFlight()}
 		status.Handlers = append(status.Handlers, s)
 	}
 	return status
 }
 
-// state returns the state of the rule, whose own source has the given status, and the reason.
-func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
-	waits, reason := r.reason()
+// stateOf returns the state of a rule, whose own source has the given status, and the reason.
+func stateOf(r *live.Rule, own SourceStatus) (state RuleState, reason string) {
+	waits, reason := r.Reason()
 	switch own.State {
 	case source.NotServed, source.Forbidden, source.Unusable, source.Failing:
 		state = RuleBlocked
@@ -186,21 +187,21 @@ func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
 	default:
 		reason = fmt.Sprintf("its source %s is %s", own.Name, own.State)
 	}
-	if r.lane.Paused() {
+	if r.Lane.Paused() {
 		state = RulePaused
 	}
 	return state, reason
 }
 
-// failure describes the last failure while something waits for a retry.
-func (r *runningRule) failure() string {
-	if r.lane.Stats().Delayed == 0 {
+// failureOfRule describes the last failure while something waits for a retry.
+func failureOfRule(r *live.Rule) string {
+	if r.Lane.Stats().Delayed == 0 {
 		return ""
 	}
-	f, ok := r.lane.LastFailure()
+	f, ok := r.Lane.LastFailure()
 	switch {
 	case !ok:
-		return r.failureBefore()
+		return failureBefore(r)
 	case f.Confidential:
 		f.Reason = "not shown, as it may quote a secret"
 	}
@@ -209,9 +210,9 @@ func (r *runningRule) failure() string {
 }
 
 // failureBefore describes a failure before informd started. Its reason is not kept.
-func (r *runningRule) failureBefore() string {
-	for _, key := range r.lane.Delayed() {
-		if now := r.lane.Look(key); now.HasFirst && now.First.Failures > 0 {
+func failureBefore(r *live.Rule) string {
+	for _, key := range r.Lane.Delayed() {
+		if now := r.Lane.Look(key); now.HasFirst && now.First.Failures > 0 {
 			return fmt.Sprintf("%s failed before informd started, attempt %d", key, now.First.Attempts)
 		}
 	}
@@ -224,16 +225,16 @@ var remoteness = map[source.State]int{
 	source.Pending: 3, source.Forbidden: 4, source.Unusable: 5, source.Failing: 6,
 }
 
-func (s *runningSource) status() SourceStatus {
+func statusOf(s *live.Source) SourceStatus {
 	status := SourceStatus{
 		Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64),
 	}
 	status.Resource = object.ResourceName(s.Resource)
-	for _, f := range s.failures {
-		status.IndexErrors += f.count.Load()
+	for _, f := range s.Failures {
+		status.IndexErrors += f.Errors()
 	}
 	isFirst := true
-	for i, informer := range s.view.Informers() {
+	for i, informer := range s.View.Informers() {
 		stats := informer.Stats()
 		if stats.State != source.NotServed && (isFirst || stats.LastHeard.Before(status.LastHeard)) {
 			status.LastHeard, isFirst = stats.LastHeard, false

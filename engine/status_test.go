@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -16,7 +17,7 @@ func TestSourceStatus(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 	record.await(t, 2)
 	if s := e.Status().Sources[0]; s.Resource != "v1/configmaps" || s.ResourceVersion != server.ResourceVersion() {
@@ -55,7 +56,7 @@ func TestRuleState(t *testing.T) {
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Forbid(configMaps, true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	is := func(state RuleState, reason string) {
 		t.Helper()
 		var got RuleStatus
@@ -85,7 +86,7 @@ func TestLastError(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	rule := strings.Replace(twoRules, "payload: object.data.text", "when: int(object.data.text) > 1", 1)
-	e := run(t, server, rule, map[string]Handler{"record": newRecorder()})
+	e := run(t, server, rule, map[string]live.Handler{"record": newRecorder()})
 	if last := e.Status().Rules[1].LastError; last != nil {
 		t.Errorf("before any: %v", last)
 	}
@@ -135,7 +136,7 @@ func TestLogNamesSourcesAndDeliveries(t *testing.T) {
 		server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 		var log lines
 		options := Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}
-		e := runWith(t, server, mapSource+aRule("r", ""), map[string]Handler{"record": newRecorder()}, options)
+		e := runWith(t, server, mapSource+aRule("r", ""), map[string]live.Handler{"record": newRecorder()}, options)
 		poll(t, "the delivery", func() bool {
 			s := e.Status()
 			return s.Sources[0].Ready && s.Rules[0].Matches == 1 && s.Rules[0].Queue.InFlight+s.Rules[0].Queue.Waiting == 0

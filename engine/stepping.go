@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -34,7 +35,7 @@ type Stepping struct {
 	// Failed, if not nil, gets each failure of an expression that makes no dead letter. rule is the
 	// rule's name. For an index or a metric it is empty, and f.Reason begins with its name. Failed
 	// must not call the engine.
-	Failed func(rule string, f ExpressionFailure)
+	Failed func(rule string, f live.ExpressionFailure)
 }
 
 // Stepper drives an Engine on its caller's goroutine, in the time of Options.Clock. It takes the
@@ -68,7 +69,7 @@ type wait struct {
 
 // NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as New
 // takes it. It resumes from the state, as Run does. After an error it has closed the state.
-func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper, error) {
+func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Stepper, error) {
 	e, err := New(p, nowhere(), handlers, o)
 	if err != nil {
 		e = &Engine{store: o.State}
@@ -88,12 +89,12 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	for _, in := range e.changed() {
 		held := in.learns.catchUps[0].held
 		s.waits = append(s.waits, wait{
-			on: []*source.Informer{in.informer}, awaits: isUnsettled,
+			on: []*source.Informer{in.informer}, awaits: live.IsUnsettled,
 			then: func(ctx context.Context) { in.catchUpSettled(ctx, held) },
 		})
 	}
 	for _, w := range e.work().waiting {
-		s.waits = append(s.waits, wait{w.on, w.rules[0].preparer.awaits, w.run})
+		s.waits = append(s.waits, wait{w.on, w.rules[0].Preparer.Awaits, w.run})
 	}
 	return s, nil
 }
@@ -123,8 +124,8 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 			due = timing.Earlier(due, h.Tick())
 		}
 		for _, r := range s.engine.work().rules {
-			if r.pruning != nil {
-				due = timing.Earlier(due, r.pruning.spared.Prune(ctx))
+			if r.Pruning != nil {
+				due = timing.Earlier(due, r.Pruning.Spared.Prune(ctx))
 			}
 		}
 		s.Settle(ctx)
@@ -164,7 +165,7 @@ func (s *Stepper) Settle(ctx context.Context) {
 // Stop ends the engine, and writes its state.
 func (s *Stepper) Stop() error {
 	for _, r := range s.engine.work().rules {
-		r.lane.Close()
+		r.Lane.Close()
 	}
 	s.engine.ended.Store(true)
 	return s.engine.endState()
@@ -203,14 +204,14 @@ func (s *Stepping) keepAll(o *dispatch.LaneOptions) {
 }
 
 // failed returns what reports the failures of a rule, an index or a metric, which attrs name.
-func (s *Stepping) failed(attrs []any) func(ExpressionFailure) {
+func (s *Stepping) failed(attrs []any) func(live.ExpressionFailure) {
 	if s == nil || s.Failed == nil {
-		return func(ExpressionFailure) {}
+		return func(live.ExpressionFailure) {}
 	}
 	if attrs[0] == "rule" {
-		return func(f ExpressionFailure) { s.Failed(fmt.Sprint(attrs[1]), f) }
+		return func(f live.ExpressionFailure) { s.Failed(fmt.Sprint(attrs[1]), f) }
 	}
-	return func(f ExpressionFailure) {
+	return func(f live.ExpressionFailure) {
 		for i := len(attrs) - 2; i >= 0; i -= 2 {
 			f.Reason = fmt.Sprintf("%v %v: %s", attrs[i], attrs[i+1], f.Reason)
 		}

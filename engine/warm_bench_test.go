@@ -31,7 +31,7 @@ spec: {resource: v1/configmaps, indexes: {byApp: object.metadata.labels.app}}
 					time.Sleep(time.Millisecond)
 				}
 				took = time.Since(began)
-				if n := len(e.work().sources[0].view.List("", nil)); n != objects {
+				if n := len(e.work().sources[0].View.List("", nil)); n != objects {
 					b.Errorf("%d objects are in the cache, want %d", n, objects)
 				}
 				stop()

@@ -8,11 +8,16 @@ import (
 	"sync/atomic"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/prepare"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
-	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/tally"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -20,36 +25,16 @@ import (
 // has taken it up, its lists do not change: Reload makes another work, which shares with it
 // everything that stays.
 type work struct {
-	sources     []*runningSource // those of rules without a source last
-	rules       []*runningRule
-	dispatchers []*dispatcher
+	sources     []*live.Source // those of rules without a source last
+	rules       []*live.Rule
+	dispatchers []*live.Dispatcher
 	intakes     []*intake
 	waiting     []*waiting
-	metrics     []*metric // of manifests
+	metrics     []*live.Metric // of manifests
 }
-
-type runningSource struct {
-	*plan.Source
-	view     *source.Source
-	failures []*failures // of its indexes; other sources may share them
-}
-
-// dispatcher is that of a handler, or of the rules' own actions.
-type dispatcher struct {
-	*dispatch.Dispatcher
-	name    string
-	handler Handler // nil: of the rules' own actions
-	digest  plan.Digest
-	end     func() // ends its run; nil before that
-
-	// hasSecrets means that the handler may have seen text of a Secret. It never becomes false again.
-	hasSecrets atomic.Bool
-}
-
-func (d *dispatcher) run(ctx context.Context) { _ = d.Run(ctx) } // always nil
 
 // rule returns the rule with that name, or nil.
-func (w *work) rule(name string) *runningRule {
+func (w *work) rule(name string) *live.Rule {
 	for _, r := range w.rules {
 		if r.Name == name {
 			return r
@@ -59,9 +44,9 @@ func (w *work) rule(name string) *runningRule {
 }
 
 // byID returns the rule with that id, or nil.
-func (w *work) byID(id string) *runningRule {
+func (w *work) byID(id string) *live.Rule {
 	for _, r := range w.rules {
-		if r.id == id {
+		if r.ID == id {
 			return r
 		}
 	}
@@ -69,7 +54,7 @@ func (w *work) byID(id string) *runningRule {
 }
 
 // source returns the source with that name, or nil.
-func (w *work) source(name string) *runningSource {
+func (w *work) source(name string) *live.Source {
 	for _, s := range w.sources {
 		if s.Name == name && !s.IsRule() {
 			return s
@@ -79,9 +64,9 @@ func (w *work) source(name string) *runningSource {
 }
 
 // dispatcher returns that of a handler, or nil. "" means that of the rules' own actions.
-func (w *work) dispatcher(handler string) *dispatcher {
+func (w *work) dispatcher(handler string) *live.Dispatcher {
 	for _, d := range w.dispatchers {
-		if d.name == handler || handler == "" && d.handler == nil {
+		if d.Name == handler || handler == "" && d.Handler == nil {
 			return d
 		}
 	}
@@ -102,17 +87,17 @@ func (w *work) intake(planned *plan.Informer) *intake {
 // build makes the work of a plan. It shares with before, which is nil at the start, what is the
 // same in both. handlers has one Handler for each handler of the plan. What runs is not touched:
 // if build fails, nothing has changed.
-func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) (*work, error) {
+func (e *Engine) build(p *plan.Plan, handlers map[string]live.Handler, before *work) (*work, error) {
 	isStart := before == nil
 	if isStart {
 		before = new(work)
 	}
 	b := &builder{
 		Engine: e, plan: p, handlers: handlers, before: before, next: new(work), isStart: isStart,
-		sources: make(map[*plan.Source]*runningSource),
-		rules:   make(map[*plan.Rule]*runningRule),
+		sources: make(map[*plan.Source]*live.Source),
+		rules:   make(map[*plan.Rule]*live.Rule),
 		intakes: make(map[*plan.Informer]*intake),
-		metrics: make(map[*plan.Metric]*metric),
+		metrics: make(map[*plan.Metric]*live.Metric),
 	}
 	for _, h := range p.Handlers {
 		if handlers[h.Name] == nil {
@@ -138,7 +123,7 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]Handler, before *work) 
 // sourceNames returns the names of the sources of a work that look at an informer.
 func sourceNames(w *work, of *source.Informer) (names []string) {
 	for _, s := range w.sources {
-		if !s.IsRule() && slices.Contains(s.view.Informers(), of) {
+		if !s.IsRule() && slices.Contains(s.View.Informers(), of) {
 			names = append(names, s.Name)
 		}
 	}
@@ -147,7 +132,7 @@ func sourceNames(w *work, of *source.Informer) (names []string) {
 
 // keepsTooLittle reports whether the informer has to keep more of its objects for a plan.
 func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
-	return !covers(kept(in.informer.Kept()), planned.Keep)
+	return !resume.Covers(resume.Kept(in.informer.Kept()), planned.Keep)
 }
 
 // widen makes informers that stay keep what a plan needs of their objects. To the rules that run,
@@ -172,16 +157,16 @@ func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 type builder struct {
 	*Engine
 	plan     *plan.Plan
-	handlers map[string]Handler
+	handlers map[string]live.Handler
 	before   *work
 	next     *work
 	isStart  bool
 
 	// by their parts of the plan
-	sources map[*plan.Source]*runningSource
-	rules   map[*plan.Rule]*runningRule
+	sources map[*plan.Source]*live.Source
+	rules   map[*plan.Rule]*live.Rule
 	intakes map[*plan.Informer]*intake
-	metrics map[*plan.Metric]*metric
+	metrics map[*plan.Metric]*live.Metric
 }
 
 // addIntakes makes an intake for each informer, with its indexes, and the sources as views of the
@@ -193,7 +178,7 @@ func (b *builder) addIntakes() error {
 		b.next.intakes = append(b.next.intakes, in)
 	}
 	for _, s := range slices.Concat(b.plan.Sources, b.plan.Alone) {
-		running := &runningSource{Source: s}
+		running := &live.Source{Source: s}
 		members := make([]*source.Informer, 0, len(s.Informers))
 		for _, planned := range s.Informers {
 			in := b.intakes[planned]
@@ -202,7 +187,7 @@ func (b *builder) addIntakes() error {
 				if in.indexed[name] == nil {
 					failures := b.newFailures("source", s.Name, "index", own)
 					err := in.informer.AddIndexers(map[string]source.Index{
-						name: index(planned.Indexes[name], failures),
+						name: live.Index(planned.Indexes[name], failures),
 					})
 					if err != nil {
 						return fmt.Errorf("source %q: %w", s.Name, err)
@@ -210,12 +195,12 @@ func (b *builder) addIntakes() error {
 					in.indexed[name] = failures
 				}
 				// two names may belong to one index
-				if f := in.indexed[name]; !slices.Contains(running.failures, f) {
-					running.failures = append(running.failures, f)
+				if f := in.indexed[name]; !slices.Contains(running.Failures, f) {
+					running.Failures = append(running.Failures, f)
 				}
 			}
 		}
-		running.view = source.NewSource(s.Name, members, s.Indexes)
+		running.View = source.NewSource(s.Name, members, s.Indexes)
 		if same := b.same(running); same != nil {
 			running = same
 		}
@@ -231,9 +216,9 @@ func (b *builder) addIntakes() error {
 }
 
 // same returns the source of before that does the same as this one, or nil.
-func (b *builder) same(s *runningSource) *runningSource {
+func (b *builder) same(s *live.Source) *live.Source {
 	for _, old := range b.before.sources {
-		if old.Digest == s.Digest && slices.Equal(old.view.Informers(), s.view.Informers()) {
+		if old.Digest == s.Digest && slices.Equal(old.View.Informers(), s.View.Informers()) {
 			return old
 		}
 	}
@@ -244,7 +229,7 @@ func (b *builder) addDispatchers() {
 	for _, h := range b.plan.Handlers {
 		implementation, digest := b.handlers[h.Name], plan.DigestOf(h)
 		old := b.before.dispatcher(h.Name)
-		if old != nil && old.digest == digest && old.handler == implementation {
+		if old != nil && old.Digest == digest && old.Handler == implementation {
 			b.next.dispatchers = append(b.next.dispatchers, old)
 			continue
 		}
@@ -254,7 +239,7 @@ func (b *builder) addDispatchers() {
 			Concurrency: h.Concurrency, Retry: retry(h),
 			IsDry: b.options.DryRun && h.Builtin != "log", // the daemon runs no other
 		}, b.acting.of(h, b.maker))
-		d.handler, d.digest = implementation, digest
+		d.Handler, d.Digest = implementation, digest
 		b.next.dispatchers = append(b.next.dispatchers, d)
 	}
 	if !slices.ContainsFunc(b.plan.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
@@ -262,23 +247,16 @@ func (b *builder) addDispatchers() {
 	}
 	d := b.before.dispatcher("")
 	if d == nil {
-		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
+		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
 		d = b.newDispatcher(itself, b.acting.ofRules(b.maker))
 	}
 	b.next.dispatchers = append(b.next.dispatchers, d)
 }
 
-// OwnActions is the handler name that reports use for the actions a rule performs itself. No
-// manifest can have it.
-const OwnActions = "(actions)"
-
-// OnlyMetrics is the handler name that reports use for a rule that has metrics and delivers nothing.
-const OnlyMetrics = "(metrics)"
-
 // ownActions bounds how many rules' own actions run at once.
 const ownActions = 16
 
-func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *dispatcher {
+func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *live.Dispatcher {
 	o := &e.options
 	options := dispatch.Options{
 		Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Actor: a,
@@ -288,7 +266,7 @@ func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *dispatcher {
 		options.Journal = o.State
 	}
 	o.Stepping.step(&options)
-	return &dispatcher{Dispatcher: dispatch.New(h, o.Stepping.letters(e.dead), options), name: h.Name}
+	return &live.Dispatcher{Dispatcher: dispatch.New(h, o.Stepping.letters(e.dead), options), Name: h.Name}
 }
 
 func retry(h config.Handler) dispatch.Retry {
@@ -311,7 +289,7 @@ func (b *builder) addRule(r *plan.Rule) {
 		b.next.rules = append(b.next.rules, old)
 		return
 	}
-	if old != nil && old.resource() != object.ResourceName(r.Source.Resource) {
+	if old != nil && old.Resource() != object.ResourceName(r.Source.Resource) {
 		old = nil // it is about other objects now: another rule of that name
 	}
 	running := b.newRule(r, to, old)
@@ -321,17 +299,17 @@ func (b *builder) addRule(r *plan.Rule) {
 
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
 // the same sources.
-func (b *builder) isSame(old *runningRule, r *plan.Rule, to *dispatcher) bool {
-	if old.Name != r.Name || old.Digest != r.Digest || old.to != to || old.source != b.sources[r.Source] {
+func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool {
+	if old.Name != r.Name || old.Digest != r.Digest || old.To != to || old.Own != b.sources[r.Source] {
 		return false
 	}
-	return slices.EqualFunc(old.others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
-		return is == b.sources[s].view
+	return slices.EqualFunc(old.Preparer.Others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
+		return is == b.sources[s].View
 	})
 }
 
 // newRule makes a running rule. If old is not nil, the new one is to take its place; see succeed.
-func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runningRule {
+func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *live.Rule {
 	h := b.configured(r.Handler)
 	if old != nil && old.Rounds != nil && r.Rounds != nil && old.Rounds.String() == r.Rounds.String() {
 		same := *r
@@ -339,63 +317,63 @@ func (b *builder) newRule(r *plan.Rule, to *dispatcher, old *runningRule) *runni
 		r = &same
 	}
 	failures := b.newFailures("rule", r.Name)
-	trails := newTrails(&b.trail, len(b.plan.Rules), b.clock.Now())
+	trails := live.NewTrails(&b.trail, len(b.plan.Rules), b.clock.Now())
 	if old != nil {
-		trails = old.trails
-		failures.continues(old.failures)
+		trails = old.Trails
+		failures.Continues(old.Failures)
 		if r.Name == old.Name {
-			failures = old.failures
+			failures = old.Failures
 		}
 	}
 	p := b.newPreparer(r, h, failures, trails)
-	p.counters = b.countersOf(r)
-	running := &runningRule{
-		occasion: new(atomic.Uint32),
-		Rule:     r, id: b.newID(r, old), preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
-		source: b.sources[r.Source], to: to, before: old, trails: trails,
+	p.Counters = b.countersOf(r)
+	running := &live.Rule{
+		Occasion: new(atomic.Uint32),
+		Rule:     r, ID: b.newID(r, old), Preparer: p, Failures: failures,
+		Own: b.sources[r.Source], To: to, Before: old, Trails: trails,
+	}
+	if old == nil {
+		running.Memory = live.NewMemory(b.store, running)
+	} else {
+		running.Memory = old.Memory
 	}
 	options := dispatch.LaneOptions{
 		Every: r.Every, Preparer: p,
 		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
-		Changes: trails.changes, Attempts: trails.attempts, Matched: running.selected,
+		Changes: trails.Changes, Attempts: trails.Attempts, Matched: running.Selected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
-	if running.tally = b.newTally(running.id, r.Count); isCounted {
-		running.tally = old.tally
+	if running.Tally = b.newTally(running.ID, r.Count); isCounted {
+		running.Tally = old.Tally
 	}
-	if running.tally != nil {
-		options.Count = running.countDecided
+	if running.Tally != nil {
+		options.Count = running.CountDecided
 	}
 	b.stepping.keepAll(&options)
 	b.addActions(running, h, &options)
 	if b.store != nil {
-		lane := b.store.Lane(running.id, state.LaneOptions{Secret: p.IsSecret()})
-		running.laneStore = &laneStore{lane, p}
-		options.Store = running.laneStore
+		options.Store = running.KeepLane()
 	}
 	switch {
 	case r.Group != nil:
-		options.Gathering = b.gathering(running, false)
-	case old != nil && old.gathers():
-		options.Gathering = b.gathering(running, true)
+		options.Gathering = running.Gathering(false)
+	case old != nil && old.Gathers():
+		options.Gathering = running.Gathering(true)
 	}
-	running.pruning = newPruning(b.Engine, running, old)
-	p.pruning = running.pruning
+	running.Pruning = newPruning(b.Engine, running, old)
+	p.Pruning = running.Pruning
 	if old != nil {
-		running.memory, running.options = old.memory, options
+		running.Options = options
 		return running
 	}
-	running.memory = &memory{
-		store: b.store, id: running.id, name: r.Name, resource: running.resource(), where: running.membership(),
-	}
-	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
-	running.memory.lane = running.lane
+	running.Lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
+	running.Memory.Follow(running.Lane)
 	return running
 }
 
 // bind gives an intake its rules, and has them wait for the other sources that they look into.
 func (b *builder) bind(in *intake) {
-	var rules []*runningRule
+	var rules []*live.Rule
 	for _, r := range in.planned.Rules {
 		rules = append(rules, b.rules[r])
 	}
@@ -406,4 +384,42 @@ func (b *builder) bind(in *intake) {
 		all := func(int) bool { return true }
 		b.next.waiting = append(b.next.waiting, in.waitForOthers(all)...)
 	}
+}
+
+// newPreparer returns the preparer of a rule whose events h handles.
+func (b *builder) newPreparer(
+	r *plan.Rule, h config.Handler, failures *live.Failures, trails live.Trails,
+) *live.Preparer {
+	e, own := b.Engine, b.sources[r.Source].View
+	p := &live.Preparer{
+		Recipe: prepare.New(r, func(name string) prepare.Source {
+			if name == r.Source.Name {
+				return own
+			}
+			return b.next.source(name).View
+		}),
+		Rule: r, Clock: e.clock, View: own, Failures: failures, Trails: trails,
+		MayAct: r.Actions != nil || len(h.Write) > 0,
+	}
+	for _, s := range r.LooksInto {
+		p.Others = append(p.Others, b.sources[s].View)
+	}
+	p.Confidential.Store(b.next.seesSecrets(r, h))
+	p.Exists = func(ctx context.Context, key delta.Key) (bool, error) {
+		return e.acting.executor.Exists(ctx, r.Source.Resource, key)
+	}
+	return p
+}
+
+// newFailures returns the failures of a rule, an index or a metric. attrs name it in the log.
+func (b *builder) newFailures(attrs ...any) *live.Failures {
+	return live.NewFailures(b.log, b.clock, b.stepping.failed(attrs), attrs...)
+}
+
+// newTally returns what counts the matches of a rule, or nil if the rule has no count.
+func (e *Engine) newTally(id string, c *rule.Count) *tally.Tally {
+	if e.store == nil {
+		return tally.New(id, c, nil)
+	}
+	return tally.New(id, c, e.store)
 }

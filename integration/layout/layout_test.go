@@ -110,8 +110,13 @@ var mayImport = map[string][]string{
 	"engine/source":        {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
 	"engine/action":        {"engine/delta", "engine/object", "plugins/handler"},
 	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
+	"engine/live": {
+		"engine/action", "engine/count", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/expr", "engine/gauges", "engine/measure", "engine/object",
+		"engine/orphans", "engine/plan", "engine/prepare", "engine/queue", "engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail",
+		"plugins/handler",
+	},
 	"engine": {
-		"config", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/gauges", "engine/rounds", "engine/tally", "engine/state", "engine/plan", "engine/queue", "engine/rule",
+		"config", "engine/live", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/gauges", "engine/rounds", "engine/tally", "engine/state", "engine/plan", "engine/queue", "engine/rule",
 		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain", "engine/orphans", "engine/preview",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},

@@ -1,4 +1,4 @@
-package engine
+package live
 
 import (
 	"testing"
@@ -26,12 +26,12 @@ func TestActed(t *testing.T) {
 		a := new(acted)
 		var got trail.Verdict
 		for _, results := range [][]action.Result{c.earlier, c.now} {
-			a.begin("id")
+			a.Begin("id")
 			for _, r := range results {
-				a.add(action.Done{Delivery: "id", Result: r}, time.Now())
-				a.add(action.Done{Delivery: "other", Result: action.Changed}, time.Now())
+				a.Add(action.Done{Delivery: "id", Result: r}, time.Now())
+				a.Add(action.Done{Delivery: "other", Result: action.Changed}, time.Now())
 			}
-			got = a.end("id")
+			got = a.End("id")
 		}
 		if got != c.want || len(a.now) != 0 {
 			t.Errorf("%s: %v, want %v; %v is left", name, got, c.want, a.now)

@@ -1,4 +1,4 @@
-package engine
+package live
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/expr"
@@ -21,9 +22,9 @@ import (
 	"github.com/informd/informd/internal/seldom"
 )
 
-// failures counts the failed evaluations of one rule or index, and logs each message at most once a
+// Failures counts the failed evaluations of one rule or index, and logs each message at most once a
 // minute. It is safe for concurrent use.
-type failures struct {
+type Failures struct {
 	log    *slog.Logger
 	clock  clock.PassiveClock
 	tell   func(ExpressionFailure) // does nothing in a daemon
@@ -59,7 +60,7 @@ const (
 )
 
 func faultOf(err error) Fault {
-	_, hasPanicked := errors.AsType[*unqueuedError](err)
+	_, hasPanicked := errors.AsType[*UnqueuedError](err)
 	switch {
 	case hasPanicked:
 		return OfInformd
@@ -73,42 +74,45 @@ func faultOf(err error) Fault {
 	return OfExpression
 }
 
-// newFailures makes the failures of a rule, an index or a metric. attrs name it in the log.
-func (b *builder) newFailures(attrs ...any) *failures {
-	return &failures{log: b.log.With(attrs...), clock: b.clock, tell: b.stepping.failed(attrs)}
+// NewFailures returns failures without any. attrs name the rule, the index or the metric in the log. tell
+// gets each failure that does not show in another way.
+func NewFailures(
+	log *slog.Logger, clock clock.PassiveClock, tell func(ExpressionFailure), attrs ...any,
+) *Failures {
+	return &Failures{log: log.With(attrs...), clock: clock, tell: tell}
 }
 
-// continues makes f, of a rule that is renamed, go on with what was counted under its former name.
-func (f *failures) continues(former *failures) {
+// Continues makes f, of a rule that is renamed, go on with what was counted under its former name.
+func (f *Failures) Continues(former *Failures) {
 	f.count.Store(former.count.Load())
 	f.last.Store(former.last.Load())
 }
 
-// add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
-func (f *failures) add(err error, key delta.Key) { f.addAt(err, key, "") }
+// Add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
+func (f *Failures) Add(err error, key delta.Key) { f.addAt(err, key, "") }
 
-// addOn is add for a failure on an object, which may be nil.
-func (f *failures) addOn(err error, o *object.Object) {
+// AddOn is add for a failure on an object, which may be nil.
+func (f *Failures) AddOn(err error, o *object.Object) {
 	if err != nil {
 		f.addAt(err, delta.KeyOf(o), o.ResourceVersion())
 	}
 }
 
-func (f *failures) addAt(err error, key delta.Key, version string) {
+func (f *Failures) addAt(err error, key delta.Key, version string) {
 	f.addSeenAt(err, key, version)
 	if err != nil {
 		f.tell(ExpressionFailure{Reason: err.Error(), Key: key, At: f.clock.Now()})
 	}
 }
 
-// addSeen is addOn for a failure that also shows in another way: its event becomes a dead letter.
-func (f *failures) addSeen(err error, o *object.Object) {
+// AddSeen is addOn for a failure that also shows in another way: its event becomes a dead letter.
+func (f *Failures) AddSeen(err error, o *object.Object) {
 	if err != nil {
 		f.addSeenAt(err, delta.KeyOf(o), o.ResourceVersion())
 	}
 }
 
-func (f *failures) addSeenAt(err error, key delta.Key, version string) {
+func (f *Failures) addSeenAt(err error, key delta.Key, version string) {
 	if err == nil {
 		return
 	}
@@ -116,10 +120,10 @@ func (f *failures) addSeenAt(err error, key delta.Key, version string) {
 	f.last.Store(&ExpressionFailure{
 		Reason: message, Key: key, At: now, Fault: faultOf(err), Version: version,
 	})
-	panicked := new(unqueuedError)
+	panicked := new(UnqueuedError)
 	isPanic := errors.As(err, &panicked)
 	if isPanic {
-		dispatch.LogEvicted(f.log, panicked.evicted)
+		dispatch.LogEvicted(f.log, panicked.Evicted)
 	}
 	if _, ok := f.logged.Allow(now, message); !ok {
 		return
@@ -130,8 +134,8 @@ func (f *failures) addSeenAt(err error, key delta.Key, version string) {
 	}
 	if isPanic {
 		log.Error("informd has panicked while it queued an event, which is a dead letter now: "+
-			"please report this", "id", panicked.id,
-			"panic", fmt.Sprintf("%T", panicked.what), "stack", string(panicked.stack))
+			"please report this", "id", panicked.ID,
+			"panic", fmt.Sprintf("%T", panicked.What), "stack", string(panicked.Stack))
 		return
 	}
 	if faultOf(err) == OfBound {
@@ -141,11 +145,11 @@ func (f *failures) addSeenAt(err error, key delta.Key, version string) {
 	log.Warn("an expression failed", "error", message, "failures", count)
 }
 
-// lastOf returns the last failure, or nil. view has the objects that the failures are about, and
-// changes what became of them since, if anybody remembers that.
-func (f *failures) lastOf(view *source.Source, changes *trail.Trail) *ExpressionFailure {
+// LastOf returns the last failure, or nil. view has the objects that the failures are about; nil if nobody
+// knows which. changes has what became of them since, if anybody remembers that.
+func (f *Failures) LastOf(view *source.Source, changes *trail.Trail) *ExpressionFailure {
 	last := f.last.Load()
-	if last == nil || last.Fault != OfObject || last.Version == "" {
+	if last == nil || view == nil || last.Fault != OfObject || last.Version == "" {
 		return last
 	}
 	o, ok := view.Get(last.Key.Namespace, last.Key.Name)
@@ -160,7 +164,20 @@ func (f *failures) lastOf(view *source.Source, changes *trail.Trail) *Expression
 	return last
 }
 
-// of returns a function that adds failures on the object of the key.
-func (f *failures) of(key delta.Key) func(error) {
-	return func(err error) { f.add(err, key) }
+// Errors returns how many failures there were.
+func (f *Failures) Errors() uint64 { return f.count.Load() }
+
+// Of returns a function that adds failures on the object of the key.
+func (f *Failures) Of(key delta.Key) func(error) {
+	return func(err error) { f.Add(err, key) }
 }
+
+// UnqueuedError is a panic while a match was queued.
+type UnqueuedError struct {
+	What    any
+	Stack   []byte
+	ID      string            // of the event, which is a dead letter
+	Evicted []delivery.Letter // by that letter
+}
+
+func (e *UnqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.What) }

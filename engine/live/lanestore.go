@@ -1,4 +1,4 @@
-package engine
+package live
 
 import (
 	"encoding/json"
@@ -15,8 +15,44 @@ import (
 // deliveries, it remakes the missing text from the caches.
 type laneStore struct {
 	lane     *state.Lane
-	preparer *preparer
+	preparer *Preparer
 }
+
+// laneIn returns a lane of the rule in the state.
+func (r *Rule) laneIn(name string) *state.Lane {
+	return r.Memory.store.Lane(name, state.LaneOptions{Secret: r.Preparer.IsSecret()})
+}
+
+// KeepLane has the rule's deliveries kept in the state, with the result.
+func (r *Rule) KeepLane() queue.Store[delta.Key, delivery.Delivery] {
+	r.laneStore = &laneStore{r.laneIn(r.ID), r.Preparer}
+	return r.laneStore
+}
+
+// OpenLanes opens the rule's lanes in the state, under its id.
+func (r *Rule) OpenLanes() {
+	if r.laneStore != nil {
+		r.laneStore.lane = r.laneIn(r.ID)
+	}
+	if r.gathered != nil {
+		r.gathered.lane = r.laneIn(gatheredLane(r.ID))
+	}
+}
+
+// ForgetLanes makes the state forget the lanes of a rule that is to have another id.
+func (r *Rule) ForgetLanes() {
+	r.Memory.store.ForgetLane(r.ID)
+	r.Memory.store.ForgetLane(gatheredLane(r.ID))
+}
+
+// DropRule drops the records of a rule from a store. It is called within a cut.
+func DropRule(store *state.Store, id string) {
+	store.DropRule(id)
+	store.DropRule(gatheredLane(id))
+}
+
+// Keys returns what waits in the state for the rule's delivery.
+func (r *Rule) Keys() ([]state.LaneKey, error) { return r.laneStore.lane.Keys() }
 
 var _ queue.Store[delta.Key, delivery.Delivery] = (*laneStore)(nil)
 
@@ -88,5 +124,5 @@ func (s *laneStore) fillOne(d *delta.Delta, payload *json.RawMessage, isStale *b
 	default:
 		return
 	}
-	*isStale = s.preparer.rule.Payload != nil && *payload == nil
+	*isStale = s.preparer.Rule.Payload != nil && *payload == nil
 }

@@ -1,4 +1,4 @@
-package engine
+package resume
 
 import (
 	"encoding/json"
@@ -6,24 +6,21 @@ import (
 	"slices"
 
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
 )
 
-// informerID returns the name under which the state keeps an informer.
-func informerID(i *plan.Informer) string {
-	if i.Fixed != nil { // the selection may also be that of a source
-		return "rule " + i.FieldSelector
+// InformerID returns the name under which the state keeps an informer. isFixed is that of an informer
+// that watches nothing: its selection may also be that of a source.
+func InformerID(of object.Selection, isFixed bool) string {
+	if isFixed {
+		return "rule " + of.FieldSelector
 	}
 	return fmt.Sprintf("%s %q %q %q",
-		object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
+		object.ResourceName(of.Resource), of.Namespace, of.LabelSelector, of.FieldSelector)
 }
 
-// aloneID returns the name under which the state keeps the informer of a rule without a source.
-func aloneID(rule string) string { return "rule " + plan.AloneSelector + rule }
-
-// selectionOf returns, as attributes for a log, the selection of an informer that the state keeps
-// under this name.
-func selectionOf(id string) (attrs []any) {
+// Selection returns, as attributes for a log, the selection of an informer that the state keeps under
+// this name.
+func Selection(id string) (attrs []any) {
 	var resource, namespace, label, field string
 	if _, err := fmt.Sscanf(id, "%s %q %q %q", &resource, &namespace, &label, &field); err != nil {
 		return []any{"was", id}
@@ -39,9 +36,9 @@ func selectionOf(id string) (attrs []any) {
 	return attrs
 }
 
-// kept describes, for the state, which paths of its objects the informer keeps. "" means the whole
+// Kept describes, for the state, which paths of its objects an informer keeps. "" means the whole
 // object.
-func kept(p *object.Paths) string {
+func Kept(p *object.Paths) string {
 	if p == nil {
 		return ""
 	}
@@ -52,9 +49,9 @@ func kept(p *object.Paths) string {
 	return string(text)
 }
 
-// covers reports whether objects saved with the paths in saved hold everything that must be kept
-// now.
-func covers(saved string, now *object.Paths) bool {
+// Covers reports whether objects saved with the paths in saved, which Kept has described, hold
+// everything that must be kept now.
+func Covers(saved string, now *object.Paths) bool {
 	if saved == "" {
 		return true
 	}

@@ -1,4 +1,4 @@
-package engine
+package live
 
 import (
 	"maps"
@@ -34,9 +34,16 @@ type memory struct {
 	occasions occasions // see occasions.go
 }
 
-// load pauses the lane if the rule was paused when it was saved. If an operator has paused or
+// NewMemory returns the memory of a new rule.
+func NewMemory(store *state.Store, r *Rule) *memory {
+	return &memory{
+		store: store, id: r.ID, name: r.Name, resource: r.Resource(), where: r.Membership(),
+	}
+}
+
+// Load pauses the lane if the rule was paused when it was saved. If an operator has paused or
 // resumed the rule since the start, that counts instead.
-func (m *memory) load(paused bool) {
+func (m *memory) Load(paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.asked && paused {
@@ -45,26 +52,26 @@ func (m *memory) load(paused bool) {
 	}
 }
 
-// loaded records the rule for the first time in this run. It is called within a cut.
-func (m *memory) loaded() {
+// Loaded records the rule for the first time in this run. It is called within a cut.
+func (m *memory) Loaded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isLoaded = true
 	m.put()
 }
 
-// see records that the rule, as it is now, has seen an informer's objects. It is called within a
+// See records that the rule, as it is now, has seen an informer's objects. It is called within a
 // cut.
-func (m *memory) see(informer string) {
+func (m *memory) See(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, m.where)
 	m.put()
 }
 
-// catchUp records that the rule, as it is now, begins to see an informer's objects. It is called within
+// CatchUp records that the rule, as it is now, begins to see an informer's objects. It is called within
 // a cut.
-func (m *memory) catchUp(informer string) {
+func (m *memory) CatchUp(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was, hasSeen := m.seen[informer]
@@ -72,9 +79,9 @@ func (m *memory) catchUp(informer string) {
 	m.put()
 }
 
-// leave records that the rule begins to learn what became of the objects of an informer that it has
+// Leave records that the rule begins to learn what became of the objects of an informer that it has
 // left. It is called within a cut.
-func (m *memory) leave(informer string) {
+func (m *memory) Leave(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was, hasSeen := m.seen[informer]; hasSeen {
@@ -83,46 +90,53 @@ func (m *memory) leave(informer string) {
 	}
 }
 
-// become makes the memory that of the rule with another where.
-func (m *memory) become(where string) {
+// Become makes the memory that of the rule with another where.
+func (m *memory) Become(where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.where = where
 }
 
-// renamed records that the rule has another name, and the names that it had. It is called within a
+// Renamed records that the rule has another name, and the names that it had. It is called within a
 // cut.
-func (m *memory) renamed(name string, former []delivery.Former) {
+func (m *memory) Renamed(name string, former []delivery.Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.name, m.former = name, former
 	m.put()
 }
 
-// end stops recording the rule. It is called within a cut.
-func (m *memory) end() {
+// SetFormer sets the names that the rule had, without a record.
+func (m *memory) SetFormer(former []delivery.Former) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.former = former
+}
+
+// End stops recording the rule. It is called within a cut.
+func (m *memory) End() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isGone = true
 }
 
-// ended reports whether end was called.
-func (m *memory) ended() bool {
+// Ended reports whether end was called.
+func (m *memory) Ended() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.isGone
 }
 
-// know sets the where that the rule had when it saw the informer's objects. It records nothing,
+// Know sets the where that the rule had when it saw the informer's objects. It records nothing,
 // because the rule has not yet learned what differs.
-func (m *memory) know(informer, where string) {
+func (m *memory) Know(informer, where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, where)
 }
 
-// forget records that the rule knows nothing of an informer any more. It is called within a cut.
-func (m *memory) forget(informer string) {
+// Forget records that the rule knows nothing of an informer any more. It is called within a cut.
+func (m *memory) Forget(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, informer)
@@ -137,24 +151,24 @@ func (m *memory) remember(informer, where string) {
 	m.seen[informer] = where
 }
 
-// follow makes lane that of the rule from now on.
-func (m *memory) follow(lane *dispatch.Lane) {
+// Follow makes lane that of the rule from now on.
+func (m *memory) Follow(lane *dispatch.Lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lane = lane
 }
 
-// current returns the lane of the rule as it is now. The rule that a Reload is carrying out may not
+// Current returns the lane of the rule as it is now. The rule that a Reload is carrying out may not
 // have its own yet.
-func (m *memory) current() *dispatch.Lane {
+func (m *memory) Current() *dispatch.Lane {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lane
 }
 
-// pause pauses or resumes the rule's lane, and records it. If ok is false, the rule is gone and
+// Pause pauses or resumes the rule's lane, and records it. If ok is false, the rule is gone and
 // nothing has happened. It is called within a cut.
-func (m *memory) pause(paused bool) (ok bool) {
+func (m *memory) Pause(paused bool) (ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.isGone {
@@ -182,18 +196,18 @@ func (m *memory) put() {
 	}
 }
 
-// beginCatchUp notes that an informer has to catch up with the saved state. Until then the lane
+// BeginCatchUp notes that an informer has to catch up with the saved state. Until then the lane
 // must not merge offers as if they were new. The last process may have delivered them, and have
 // been killed before it recorded that.
-func (m *memory) beginCatchUp() {
+func (m *memory) BeginCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.catching++
 	m.lane.Doubt(true)
 }
 
-// endCatchUp ends one beginCatchUp.
-func (m *memory) endCatchUp() {
+// EndCatchUp ends one beginCatchUp.
+func (m *memory) EndCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.catching > 0 {

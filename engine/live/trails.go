@@ -1,4 +1,4 @@
-package engine
+package live
 
 import (
 	"slices"
@@ -17,17 +17,17 @@ const (
 	minTrail  = 16
 )
 
-// trails is what the engine remembers of the last changes and attempts, for people who ask why a rule
+// Trails is what the engine remembers of the last changes and attempts, for people who ask why a rule
 // did not fire. Each rule has two rings: a rule whose when is seldom true sees many more changes than
 // it delivers, and would forget its deliveries otherwise.
-type trails struct {
-	changes, attempts *trail.Trail
-	acted             *acted
-	began             time.Time
+type Trails struct {
+	Changes, Attempts *trail.Trail
+	Acted             *acted
+	Began             time.Time
 }
 
-// maxActed bounds the actions that are remembered, per rule.
-const maxActed = 64
+// MaxActed bounds the actions that are remembered, per rule.
+const MaxActed = 64
 
 // acted are the last actions that were performed for one rule.
 type acted struct {
@@ -40,13 +40,13 @@ type acted struct {
 
 type doneAt struct {
 	action.Done
-	at time.Time
+	At time.Time
 }
 
-func (a *acted) add(d action.Done, at time.Time) {
+func (a *acted) Add(d action.Done, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.all) == maxActed {
+	if len(a.all) == MaxActed {
 		a.all = slices.Delete(a.all, 0, 1)
 	}
 	a.all = append(a.all, doneAt{d, at})
@@ -55,8 +55,8 @@ func (a *acted) add(d action.Done, at time.Time) {
 	}
 }
 
-// begin says that the rule's own actions for an event begin.
-func (a *acted) begin(id string) {
+// Begin says that the rule's own actions for an event begin.
+func (a *acted) Begin(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now == nil {
@@ -65,9 +65,9 @@ func (a *acted) begin(id string) {
 	a.now[id] = make(map[action.Result]int)
 }
 
-// end says that the actions have ended, and returns their result if they have succeeded. What an
+// End says that the actions have ended, and returns their result if they have succeeded. What an
 // earlier attempt changed counts while it is remembered.
-func (a *acted) end(id string) trail.Verdict {
+func (a *acted) End(id string) trail.Verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	results := a.now[id]
@@ -86,51 +86,39 @@ func (a *acted) end(id string) trail.Verdict {
 	return trail.Acted
 }
 
-func (a *acted) list() []doneAt {
+func (a *acted) List() []doneAt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.all)
 }
 
-// observe makes the rules remember their actions.
-func (e *Engine) observe(next func(action.Done)) func(action.Done) {
-	return func(d action.Done) {
-		if r := e.maker(d.Rule); r != nil {
-			r.trails.acted.add(d, e.clock.Now())
-		}
-		if next != nil {
-			next(d)
-		}
-	}
-}
-
-// newTrails returns the trails of one rule out of a number, which begin now.
-func newTrails(c *trail.Counter, rules int, now time.Time) trails {
+// NewTrails returns the trails of one rule out of a number, which begin now.
+func NewTrails(c *trail.Counter, rules int, now time.Time) Trails {
 	bound := min(maxTrail, max(minTrail, maxTrails/max(rules, 1)))
-	return trails{
-		changes: trail.New(c, bound), attempts: trail.New(c, bound), acted: new(acted), began: now,
+	return Trails{
+		Changes: trail.New(c, bound), Attempts: trail.New(c, bound), Acted: new(acted), Began: now,
 	}
 }
 
-// selected remembers and counts a change that the rule selects and its lane takes. It is the Matched
+// Selected remembers and counts a change that the rule selects and its lane takes. It is the Matched
 // of dispatch.LaneOptions.
-func (r *runningRule) selected(d delta.Delta) {
+func (r *Rule) Selected(d delta.Delta) {
 	verdict := trail.Selected
 	if r.Group != nil {
 		verdict = trail.Gathered
 	}
-	r.matched(d, verdict)
+	r.Matched(d, verdict)
 }
 
-// matched remembers and counts a change that the rule selects.
-func (r *runningRule) matched(d delta.Delta, verdict trail.Verdict) {
-	r.matches.Add(1)
-	r.trails.changes.Add(d, verdict, r.preparer.clock.Now())
+// Matched remembers and counts a change that the rule selects.
+func (r *Rule) Matched(d delta.Delta, verdict trail.Verdict) {
+	r.Matches.Add(1)
+	r.Trails.Changes.Add(d, verdict, r.Preparer.Clock.Now())
 }
 
-// sinceSelected corrects the latency of attempts, which counts from the first change that their event
+// SinceSelected corrects the latency of attempts, which counts from the first change that their event
 // includes. If the newest one, which gives the event its id, is remembered, it counts from there.
-func (t trails) sinceSelected(attempts []trail.Entry) {
+func (t Trails) SinceSelected(attempts []trail.Entry) {
 	if len(attempts) == 0 {
 		return
 	}
@@ -139,7 +127,7 @@ func (t trails) sinceSelected(attempts []trail.Entry) {
 		round        int64
 	}
 	selected := make(map[change]time.Time)
-	changes, _ := t.changes.After(0)
+	changes, _ := t.Changes.After(0)
 	for i := range changes {
 		c := &changes[i]
 		of := change{c.UID, c.Version, c.Round}
@@ -159,7 +147,7 @@ func (t trails) sinceSelected(attempts []trail.Entry) {
 }
 
 // noteDecided remembers what became of a change that was decided at its delivery.
-func (t trails) noteDecided(d delta.Delta, selected bool, failed error, now time.Time) {
+func (t Trails) noteDecided(d delta.Delta, selected bool, failed error, now time.Time) {
 	verdict := trail.Selected
 	switch {
 	case !selected && failed != nil:
@@ -167,5 +155,5 @@ func (t trails) noteDecided(d delta.Delta, selected bool, failed error, now time
 	case !selected:
 		verdict = trail.ByWhen
 	}
-	t.changes.Add(d, verdict, now)
+	t.Changes.Add(d, verdict, now)
 }
