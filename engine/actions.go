@@ -2,8 +2,6 @@ package engine
 
 import (
 	"github.com/informd/informd/config"
-	"github.com/informd/informd/engine/action"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/live"
 )
@@ -22,20 +20,4 @@ func (e *Engine) addActions(r *live.Rule, h config.Handler, o *dispatch.LaneOpti
 		r.KnowsOwn = true
 		o.Own = own{e.acting.writes, r.Source.Resource, r.Name, r.Former}
 	}
-}
-
-// versionOf returns the version of a change as action.Writes.Made knows it, or "" if no write can
-// have made it.
-func versionOf(d delta.Delta) string {
-	switch d.Type {
-	case delta.Synced:
-		return ""
-	case delta.Deleted:
-		return action.DeletionOf(d.Object.UID())
-	}
-	from := ""
-	if d.Old != nil {
-		from = d.Old.ResourceVersion()
-	}
-	return action.ChangeOf(from, d.Object.ResourceVersion())
 }

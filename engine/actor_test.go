@@ -37,7 +37,7 @@ func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
 		"somebody else's before it":         {updated(5, 6), false},
 		"somebody else's deletion after it": {delta.Delta{Type: delta.Deleted, Object: at(7).Object}, false},
 	} {
-		if got := o.Mine(key, versionOf(c.delta)); got != c.mine {
+		if got := o.Mine(key, action.VersionOf(c.delta)); got != c.mine {
 			t.Errorf("%s: %v, want %v", why, got, c.mine)
 		}
 	}

@@ -80,7 +80,7 @@ func BenchmarkCatchUpAtOnce(b *testing.B) {
 					}
 					h := new(counter)
 					e, stop := l.startWith(manifests, h)
-					informer := e.work().intakes[0].informer
+					informer := e.work().intakes[0].Informer
 					isReady := func() bool {
 						return !slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready })
 					}

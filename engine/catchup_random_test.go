@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -132,7 +133,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		if isWhole := func() bool { // every rule knows everything
 			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				l.server.Bookmark()
-				isBehind := func(in *intake) bool { return in.awaitCaughtUp(hurried) != nil || in.catchesUp() }
+				isBehind := func(in *intake.Intake) bool { return in.AwaitCaughtUp(hurried) != nil || in.CatchesUp() }
 				if e.hasLetters() && !slices.ContainsFunc(e.work().intakes, isBehind) {
 					return true
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/queue"
@@ -150,16 +151,16 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Opti
 	}
 	e.present.Store(next)
 	for _, in := range next.intakes {
-		in.isNew = false
-		in.waits.Count()
-		in.gauges.Begin()
-		in.informer.Consume(in, in.Timetables()...)
+		in.Consume()
 	}
 	return e, nil
 }
 
 // work returns the plan at work.
 func (e *Engine) work() *work { return e.present.Load() }
+
+// intakes returns those of the plan at work.
+func (e *Engine) intakes() intake.Set { return e.work().intakes }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, and lets
 // deliveries in flight end within Options.DrainTimeout. It returns nil when every goroutine that it
@@ -212,31 +213,22 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 	}
 }
 
-// changed returns the intakes with rules that catch up from the first step on, before any step.
-func (e *Engine) changed() (out []*intake) {
-	for _, in := range e.work().intakes {
-		if len(in.learns.catchUps) > 0 {
-			out = append(out, in)
-		}
-	}
-	return out
-}
-
 // follow is the part of Run after the state was restored. It returns how many deliveries wait at
 // the end.
 func (e *Engine) follow(ctx context.Context) (undelivered int) {
 	e.reloading.Lock()
 	wait := e.tasks.begin(ctx)
-	for _, in := range e.changed() {
-		held := in.learns.catchUps[0].held
-		e.tasks.start(func(ctx context.Context) { in.catchUpSettled(ctx, held) })
+	for _, in := range e.work().intakes {
+		if then := in.OnceSettled(); then != nil {
+			e.tasks.start(then)
+		}
 	}
 	// Start is called here, so that Run starts no informer that a Reload has not configured yet.
 	e.informers.Start()
 	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
 	now := e.work()
 	for _, w := range now.waiting {
-		w.end = e.tasks.start(w.run)
+		w.End = e.tasks.start(w.Run)
 	}
 	for _, r := range now.rules {
 		r.Pruning.Start(e.tasks.start)
@@ -326,7 +318,7 @@ func (t *tasks) start(run func(context.Context)) (end func()) {
 // within half a minute.
 func (e *Engine) Wake() {
 	for _, in := range e.work().intakes {
-		in.informer.Wake()
+		in.Informer.Wake()
 	}
 }
 

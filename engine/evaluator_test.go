@@ -11,6 +11,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
@@ -20,12 +21,12 @@ import (
 )
 
 // idle returns an engine that does not run, and the intake of its one informer.
-func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake) {
+func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake.Intake) {
 	t.Helper()
 	return idleWith(t, manifests, Options{})
 }
 
-func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake) {
+func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake.Intake) {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -121,7 +122,7 @@ kind: Rule
 metadata: {name: panics}
 spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 `)
-	for _, r := range in.rules {
+	for _, r := range in.Rules {
 		if r.Name == "panics" {
 			r.Preparer.Changes.Own.Cache = brokenCache{}
 		}

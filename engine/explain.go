@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/trail"
@@ -84,22 +85,20 @@ func (e *Engine) look(r *live.Rule, key delta.Key) (k known) {
 	}
 	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()
 	for _, in := range e.work().intakes {
-		of := in.informer.Selection().Namespace
-		if !slices.Contains(in.rules, r) || of != "" && of != key.Namespace {
+		of := in.Informer.Selection().Namespace
+		if !slices.Contains(in.Rules, r) || of != "" && of != key.Namespace {
 			continue
 		}
-		in.informer.Look(func(get func(string) *object.Object) {
-			in := in.latest()
-			i := slices.Index(in.rules, r)
+		in.Look(func(in *intake.Intake, get func(string) *object.Object) {
+			i := slices.Index(in.Rules, r)
 			if i < 0 { // it has just changed
 				return
 			}
 			o := get(name)
-			isPart := o != nil && in.learns.resuming != nil && in.learns.resuming.parts[key] == o
-			switch state, why := in.informer.State(); {
-			case isPart, in.standing(i).Deaf, o == nil && !in.informer.HasSynced():
+			switch state, why := in.Informer.State(); {
+			case in.Lacks(i, o), o == nil && !in.Informer.HasSynced():
 				k.reason = strings.TrimSuffix(fmt.Sprintf("its source is %s: %s", state, why), ": ")
-				if waits, reason := r.Reason(); waits && in.informer.HasSynced() {
+				if waits, reason := r.Reason(); waits && in.Informer.HasSynced() {
 					k.reason = "the rule " + reason
 				}
 			case o == nil:
@@ -107,7 +106,7 @@ func (e *Engine) look(r *live.Rule, key delta.Key) (k known) {
 			}
 			k.object, k.changes = o, r.Trails.Changes.Of(key)
 			if o != nil {
-				k.mark = in.waits.Mark(i, o)
+				k.mark = in.Mark(i, o)
 			}
 		})
 	}

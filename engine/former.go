@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/live"
@@ -100,9 +99,7 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 func (e *Engine) setID(r *live.Rule, id string) {
 	r.SetID(id)
 	for _, in := range e.work().intakes {
-		if i := slices.Index(in.rules, r); i >= 0 {
-			in.evaluator.SetID(i, id)
-		}
+		in.SetID(r, id)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/gauges"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/measure"
@@ -51,36 +50,11 @@ func (b *builder) addMetrics() {
 	}
 }
 
-// bindGauges gives an intake its gauges, once its rules are set.
-func (b *builder) bindGauges(in *intake) {
-	if len(in.planned.Gauges) == 0 {
-		return
-	}
-	in.gauges = gauges.NewSet(gauges.Rules{
-		Evaluator: in.evaluator, Hears: in.hears, HearsAll: in.hearsAll,
-	})
-	for _, planned := range in.planned.Gauges {
-		as := evaluate.Gauge{Metric: &planned.Metric, Rule: -1}
-		if planned.Rule != nil {
-			as.Rule = slices.Index(in.rules, b.rules[planned.Rule])
-		}
-		isTimed := planned.Rule != nil && planned.Rule.IsTimed()
-		in.gauges.Add(b.metrics[planned].Gauge, as, isTimed)
-	}
-}
-
 // moveGauges hides the gauges whose informers are about to be others, until the result's End.
 func (r *reload) moveGauges() *gauges.Moving {
 	moving := new(gauges.Moving)
-	for _, in := range r.next.intakes {
-		if in.before != nil {
-			moving.Add(in.gauges, in.before.gauges)
-		} else if in.isNew {
-			moving.Add(in.gauges, nil)
-		}
-	}
-	for _, in := range r.dropped {
-		moving.Add(in.gauges, nil)
+	for _, in := range slices.Concat(r.next.intakes, r.dropped) {
+		in.MoveGauges(moving)
 	}
 	return moving
 }

@@ -330,7 +330,7 @@ func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
 				l.server.Fail(forbid("/configmaps"))
 				e, stop = l.start(mapSource+after, h)
 				l.holds("the source has trouble", func() bool {
-					state, _ := e.work().intakes[0].informer.State()
+					state, _ := e.work().intakes[0].Informer.State()
 					return state == source.Forbidden
 				})
 				stop()

@@ -2,17 +2,15 @@ package engine
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
-	"github.com/informd/informd/engine/timing"
 )
 
 // Preview returns what Reload would change if it were called now. It touches nothing, and evaluates
@@ -28,13 +26,13 @@ func (e *Engine) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, er
 			continue
 		}
 		v.Kept = append(v.Kept, selection)
-		if in.keepsTooLittle(planned) {
+		if keepsTooLittle(in, planned) {
 			v.Widened = append(v.Widened, selection)
 		}
 	}
 	for _, in := range now.intakes {
-		selection := in.planned.Selection
-		if in.planned.Fixed == nil && !slices.Contains(v.Kept, selection) {
+		selection := in.Planned.Selection
+		if in.Planned.Fixed == nil && !slices.Contains(v.Kept, selection) {
 			v.Ended = append(v.Ended, selection)
 		}
 	}
@@ -123,7 +121,7 @@ func (w *work) isUntold(old *live.Rule, r *plan.Rule) bool {
 		return false
 	}
 	for _, planned := range r.Source.Informers {
-		if in := w.intake(planned); in == nil || !slices.Contains(in.rules, old) {
+		if in := w.intake(planned); in == nil || !slices.Contains(in.Rules, old) {
 			return false
 		}
 	}
@@ -142,17 +140,17 @@ func (e *Engine) count(
 			continue
 		}
 		was := old
-		if old != nil && !slices.Contains(in.rules, old) {
+		if old != nil && !slices.Contains(in.Rules, old) {
 			was = nil
 		}
 		if was != nil && was.Membership() == live.MembershipOf(r) {
 			continue
 		}
-		if in.keepsTooLittle(planned) || !e.hasLetters() { // nobody can tell yet
+		if keepsTooLittle(in, planned) || !e.hasLetters() { // nobody can tell yet
 			v.Lists = true
 			continue
 		}
-		if err := in.countFor(ctx, v, was, r); err != nil {
+		if err := countFor(ctx, in, v, was, r, e.clock.Now); err != nil {
 			return err
 		}
 	}
@@ -160,36 +158,19 @@ func (e *Engine) count(
 }
 
 // countFor counts the objects of one informer.
-func (in *intake) countFor(
-	ctx context.Context, v *preview.Rule, old *live.Rule, r *plan.Rule,
+func countFor(
+	ctx context.Context, in *intake.Intake, v *preview.Rule, old *live.Rule, r *plan.Rule, now func() time.Time,
 ) error {
-	var keys []string
-	in.informer.Visit(func(known iter.Seq[*object.Object]) {
-		for o := range known {
-			keys = append(keys, o.Key())
-		}
-	})
 	paths := r.Paths()
-	for len(keys) > 0 {
-		began := time.Now()
-		in.informer.Look(func(get func(string) *object.Object) {
-			is := in.latest()
-			j := slices.Index(is.rules, old)
-			for len(keys) > 0 && time.Since(began) < timing.Turn {
-				o := get(keys[0])
-				keys = keys[1:]
-				if o == nil {
-					continue
-				}
-				var reported evaluate.Change // its failures were reported when it came
-				before := j >= 0 && is.evaluator.IsInside(j, o, &reported)
-				is.evaluator.Forget()
-				v.Count(before, r, o.Decode(paths), in.clock.Now())
-			}
-		})
-		if len(keys) > 0 && !rested(ctx, timing.Lull*time.Since(began)) {
-			return context.Cause(ctx)
+	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {
+		if o != nil {
+			j := slices.Index(is.Rules, old)
+			v.Count(j >= 0 && is.IsInside(j, o), r, o.Decode(paths), now())
 		}
+		return true
+	})
+	if left > 0 {
+		return context.Cause(ctx)
 	}
 	return nil
 }

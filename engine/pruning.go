@@ -3,16 +3,14 @@ package engine
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/orphans"
-	"github.com/informd/informd/engine/rule"
-	"github.com/informd/informd/engine/timing"
 )
 
 // newPruning returns what a rule with prune does beside its deliveries, or nil if it does not prune.
@@ -58,77 +56,53 @@ func isHeld(w *work, r *live.Rule) bool {
 	}
 	isHeld := false
 	for _, in := range w.intakes {
-		if slices.Contains(in.rules, r) {
-			in.informer.Look(func(func(string) *object.Object) {
-				isHeld = isHeld || in.latest().learns.isCatchingUp()
-			})
-		}
+		isHeld = isHeld || slices.Contains(in.Rules, r) && in.IsCatchingUp()
 	}
 	return isHeld
 }
 
 // depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
 // those that the rule has learned of. It leaves out objects that the informer knows: they came
-// meanwhile. It works in turns between the steps of the informers. If ctx ends, it returns early.
+// meanwhile. It works in turns between the steps of the informers. If ctx ends, or the rule changes, it
+// returns early.
 func (e *Engine) depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
-	for len(gone) > 0 {
-		in, _ := e.intakeFor(r, gone[0])
-		if in == nil { // the rule is gone
-			return departed
-		}
-		var took time.Duration
-		in.informer.Look(func(get func(string) *object.Object) {
-			began := time.Now() // the lock is held from now on
-			defer func() { took = time.Since(began) }()
-			in := in.latest()
-			i := slices.Index(in.rules, r)
-			for len(gone) > 0 && i >= 0 && time.Since(began) < in.turn {
-				key := gone[0]
-				if other, _ := e.intakeFor(r, key); other == nil || other.informer != in.informer {
-					return
-				}
-				gone = gone[1:]
-				if get(object.FromIdentity(key.Namespace, key.Name, "", "").Key()) == nil {
-					in.missed(i, key)
-					departed[key] = true
-				}
-			}
-			if i < 0 { // it has just changed
-				gone = nil
-			}
-		})
-		if len(gone) > 0 && !rested(ctx, timing.Lull*took) {
-			return departed
+	keys := make(map[*intake.Intake][]string)
+	for _, key := range gone {
+		if in, _ := e.intakes().Of(r, key); in != nil {
+			keys[in] = append(keys[in], key.String())
 		}
 	}
+	for in, all := range keys {
+		left := in.InTurns(ctx, all, func(is *intake.Intake, name string, o *object.Object) bool {
+			key := delta.ParseKey(name)
+			if o != nil {
+				return true
+			}
+			departed[key] = is.Missed(r, key)
+			return departed[key]
+		})
+		if left > 0 {
+			break
+		}
+	}
+	maps.DeleteFunc(departed, func(_ delta.Key, has bool) bool { return !has })
 	return departed
-}
-
-// missed has a rule learn that an object is deleted, of which only the name is known. It is called
-// between two steps.
-func (in *intake) missed(i int, key delta.Key) {
-	d := in.rules[i].Pruning.Rule.Orphaned(key)
-	in.record.pace()
-	in.change.Reset()
-	in.change.Matches = append(in.change.Matches, evaluate.Match{
-		Rule: i, Match: rule.Match{Delta: d},
-	})
-	in.commit(&in.change, d.Object)
 }
 
 // offerPrune has a rule prune for an object that it has spared, unless that has come back, and calls
 // done in the same cut. It returns false if the rule is gone.
 func (e *Engine) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
-	in, _ := e.intakeFor(r, key)
+	in, _ := e.intakes().Of(r, key)
 	if in == nil {
 		return false
 	}
-	in.informer.Look(func(func(string) *object.Object) {
-		in := in.latest()
-		in.record.pace()
+	in.Look(func(in *intake.Intake, _ func(string) *object.Object) {
+		if e.store != nil {
+			e.store.Pace()
+		}
 		defer e.begin()()
-		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, in.clock.Now()) {
+		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, e.clock.Now()) {
 			d := r.Pruning.Rule.Late(key)
 			r.Stamp(&d)
 			r.Lane.OfferActions(d)

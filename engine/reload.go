@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
-	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
-	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
 )
@@ -87,8 +82,8 @@ func (e *Engine) Reload(
 // abandon stops the informers of a work that is not taken up.
 func (e *Engine) abandon(w *work) {
 	for _, in := range w.intakes {
-		if in.isNew {
-			e.informers.Stop(in.informer)
+		if in.IsNew() {
+			e.informers.Stop(in.Informer)
 		}
 	}
 }
@@ -101,15 +96,14 @@ type reload struct {
 
 	gone    []*live.Rule       // of before
 	stopped []*live.Dispatcher // of before
-	dropped []*intake          // of before
+	dropped []*intake.Intake   // of before
 
-	departures []departure
 }
 
 // awaitFollowing returns when all rules that began to catch up have done so.
 func (w *work) awaitFollowing(ctx context.Context) error {
 	for _, in := range w.intakes {
-		for in.hasCaughtUp() && in.catchesUp() {
+		for in.HasCaughtUp() && in.CatchesUp() {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
@@ -120,28 +114,17 @@ func (w *work) awaitFollowing(ctx context.Context) error {
 	return nil
 }
 
-// catchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
-func (in *intake) catchesUp() (is bool) {
-	in.informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
-	return is
-}
-
 // prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
 // have caught up.
 func (r *reload) prepare(ctx context.Context) error {
 	for n, in := range r.next.intakes {
 		switch {
-		case in.before == nil:
-		case slices.Equal(in.rules, in.before.rules) && in.gauges.IsSame(in.before.gauges):
-			r.next.intakes[n] = in.before
+		case in.Replaces() == nil:
+		case in.IsSame():
+			r.next.intakes[n] = in.Replaces()
 		default:
-			for _, rule := range in.rules {
-				if rule.Before == nil || !slices.Contains(in.before.rules, rule.Before) {
-					continue
-				}
-				if err := in.before.awaitCaughtUp(ctx); err != nil {
-					return fmt.Errorf("rule %s: what its change means cannot be told yet: %w", rule.Name, err)
-				}
+			if err := in.AwaitBefore(ctx); err != nil {
+				return err
 			}
 		}
 	}
@@ -182,33 +165,12 @@ func (r *reload) prepare(ctx context.Context) error {
 		}
 	}
 	for _, old := range r.before.intakes {
-		stays := func(in *intake) bool { return in.informer == old.informer }
+		stays := func(in *intake.Intake) bool { return in.Informer == old.Informer }
 		if !slices.ContainsFunc(r.next.intakes, stays) {
 			r.dropped = append(r.dropped, old)
 		}
 	}
 	return nil
-}
-
-// awaitCaughtUp returns when the intake's informer has caught up.
-func (in *intake) awaitCaughtUp(ctx context.Context) error {
-	for {
-		if in.hasCaughtUp() {
-			return nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			state, reason := in.informer.State()
-			return fmt.Errorf("%v is %v %s: %w", in.informer.Selection(), state, reason, context.Cause(ctx))
-		}
-	}
-}
-
-// hasCaughtUp reports whether the intake's informer has caught up. It may be called at any time.
-func (in *intake) hasCaughtUp() (is bool) {
-	in.informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().learns.caughtUp })
-	return is
 }
 
 // carryOut makes the engine run the next work. Nothing in it can fail.
@@ -230,11 +192,11 @@ func (r *reload) carryOut() {
 	}
 	moving := r.moveGauges()
 	for _, w := range r.before.waiting {
-		if w.waits(r.next) {
+		if w.GoesOn(r.next.rules) {
 			r.next.waiting = append(r.next.waiting, w)
 			continue
 		}
-		w.end()
+		w.End()
 	}
 	r.next.waiting = append(r.next.waiting, waiting...)
 	r.present.Store(r.next)
@@ -243,37 +205,33 @@ func (r *reload) carryOut() {
 			d.End = r.tasks.start(d.Deliver)
 		}
 	}
+	left := intake.NewDepartures(r.intakes)
 	for _, in := range r.next.intakes {
-		if in.before != nil {
-			r.replace(in)
+		if in.Replaces() != nil {
+			in.Succeed(r.next.successor, left)
 		}
 	}
 	for _, in := range r.dropped {
-		in.informer.Replace(nil, in.planned.View, func(known iter.Seq[*object.Object]) {
-			in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
-			r.leave(in, nil, known)
-			in.isDropped = true
-		})
+		in.Drop(r.next.successor, left)
 	}
-	owed := r.part()
+	left.HandOver()
 	for _, in := range r.next.intakes {
-		if in.isNew {
-			r.begin(in)
+		if in.IsNew() {
+			in.Begin()
 		}
 	}
 	r.informers.Start()
 	for _, w := range waiting {
-		w.end = r.tasks.start(w.run)
+		w.End = r.tasks.start(w.Run)
 	}
 	for _, in := range r.dropped {
-		in.gauges.End()
-		r.informers.Stop(in.informer)
+		r.informers.Stop(in.Informer)
 	}
 	moving.End()
 	end := r.Engine.begin()
 	for _, in := range r.dropped {
-		if r.store != nil && owed[in.id] == nil {
-			r.store.DropInformer(in.id)
+		if r.store != nil && !left.IsOwed(in.ID) {
+			r.store.DropInformer(in.ID)
 		}
 	}
 	end()
@@ -326,10 +284,9 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 }
 
 // wait has the rules that come or change wait for sources that they look into: see live.Preparer.Awaited.
-func (r *reload) wait() (all []*waiting) {
+func (r *reload) wait() (all []*intake.Waiting) {
 	for _, in := range r.next.intakes {
-		all = append(all, in.waitForOthers(func(i int) bool {
-			rule := in.rules[i]
+		all = append(all, intake.WaitForOthers(in, func(rule *live.Rule) bool {
 			return !slices.Contains(r.before.rules, rule) && len(rule.Preparer.Awaited()) > 0
 		})...)
 	}
@@ -381,210 +338,4 @@ func (r *reload) note(rule *live.Rule) {
 		rule.Tally.Begin()
 	}
 	rule.NoteGathers()
-}
-
-// replace makes an intake take the place of the one before it.
-func (r *reload) replace(in *intake) {
-	old := in.before
-	in.informer.Replace(in, in.planned.View, func(known iter.Seq[*object.Object]) {
-		var ends []*catchUp
-		for _, u := range old.learns.catchUps {
-			if old.learns.caughtUp || !carries(in.rules, old.rules, u) {
-				ends = append(ends, u)
-			}
-		}
-		old.catchUpAll(known, ends...)
-		r.leave(old, in, known)
-		in.takeOver(known)
-	}, in.Timetables()...)
-	in.Rounds.Begin(old.Rounds)
-}
-
-// departure is a rule that no longer sees an informer.
-type departure struct {
-	rule   *live.Rule // as it is now
-	from   *intake
-	inside []*object.Object // that the rule had inside
-	// partings are those of an earlier reload of which the rule must still learn from the intake;
-	// nil if the rule leaves the informer now.
-	partings []*parting
-}
-
-// leave notes what rules that no longer see the intake's informer have inside. The informer calls
-// it between two steps. in is the intake that takes over; nil if the informer is dropped.
-func (r *reload) leave(old, in *intake, known iter.Seq[*object.Object]) {
-	for j, was := range old.rules {
-		is := r.next.successor(was)
-		if is == nil || is.Before != was || in != nil && slices.Contains(in.rules, is) {
-			continue
-		}
-		if l := old.learns.left[j]; l != nil && len(l.Objects) > 0 {
-			inside := slices.Collect(maps.Values(l.Objects))
-			r.departures = append(r.departures, departure{is, old, inside, l.partings})
-		}
-		if old.learns.isDeaf(j) {
-			continue // it has seen nothing
-		}
-		gone := departure{rule: is, from: old}
-		for o := range known {
-			var reported evaluate.Change // its failures were reported when it came
-			if old.evaluator.IsInside(j, o, &reported) {
-				gone.inside = append(gone.inside, o)
-			}
-			old.evaluator.Forget()
-		}
-		if len(gone.inside) > 0 {
-			r.departures = append(r.departures, gone)
-		}
-	}
-	if in == nil {
-		clear(old.learns.unseen) // these rules learn nothing of it once their sources have settled
-	}
-}
-
-// part has rules learn what became of the objects that they had inside in informers that they no
-// longer see: see parting. It returns the informers that stay on disk for that.
-func (r *reload) part() (owed map[string]*leftInformer) {
-	owed = make(map[string]*leftInformer)
-	byIntake := make(map[*intake]map[int]*left)
-	for _, d := range r.departures {
-		partings := d.partings
-		if partings == nil {
-			of := owed[d.from.id]
-			if of == nil {
-				of = &leftInformer{id: d.from.id, engine: r.Engine}
-				owed[d.from.id] = of
-			}
-			of.owed.Add(1)
-			partings = []*parting{{rule: d.rule, from: of}}
-		}
-		for _, o := range d.inside {
-			in, i := r.intakeFor(d.rule, delta.KeyOf(o))
-			if byIntake[in] == nil {
-				byIntake[in] = make(map[int]*left)
-			}
-			l := byIntake[in][i]
-			if l == nil {
-				l = newLeft()
-				byIntake[in][i] = l
-			}
-			l.Objects[delta.KeyOf(o)] = o
-			for _, p := range partings {
-				if !slices.Contains(l.partings, p) {
-					l.partings = append(l.partings, p)
-					p.owed.Add(1)
-				}
-			}
-		}
-		for _, p := range d.partings {
-			p.owed.Add(-1) // the intake that owed it until now
-		}
-	}
-	for in, all := range byIntake {
-		in.informer.Visit(func(known iter.Seq[*object.Object]) { in.owe(all, known) })
-	}
-	return owed
-}
-
-// owe has rules of the intake learn what became of the objects that they had inside in informers
-// that they have left. It is called between two steps.
-func (in *intake) owe(all map[int]*left, known iter.Seq[*object.Object]) {
-	for i, l := range all {
-		if more := in.learns.left[i]; more != nil { // of an earlier reload
-			maps.Copy(l.Objects, more.Objects)
-			l.partings = append(l.partings, more.partings...)
-		}
-		in.learns.left[i] = l
-	}
-	if !in.learns.caughtUp { // they learn at CaughtUp
-		for i := range all {
-			in.learns.makeLate(i)
-		}
-		return
-	}
-	for i := range all {
-		if !in.learns.unseen[i] { // otherwise it learns that with the rest
-			in.beginDeparting(i, known, false)
-		}
-	}
-}
-
-// begin begins the intake of a new informer.
-func (r *reload) begin(in *intake) {
-	in.isNew = false
-	if in.record != nil { // the records under its id are of an earlier time, and not complete
-		end := in.record.begin()
-		r.store.DropInformer(in.id)
-		in.record = r.newRecord(in.id, in.planned, in.informer)
-		for i, rule := range in.rules {
-			// otherwise release or CaughtUp records it
-			if !in.learns.isDeaf(i) {
-				rule.Memory.See(in.id)
-			}
-		}
-		end()
-	}
-	in.waits.Count()
-	in.gauges.Begin()
-	in.informer.Consume(in, in.Timetables()...)
-	in.Rounds.Begin(nil)
-}
-
-// takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
-// between two steps.
-func (in *intake) takeOver(known iter.Seq[*object.Object]) {
-	old := in.before
-	in.before, in.present.intake = nil, in
-	in.learns.caughtUp = old.learns.caughtUp
-	from := make(map[int]int) // rules that go on, by their indexes: from which in old
-	var pupils []follow.Pupil
-	for i, r := range in.rules {
-		j := slices.IndexFunc(old.rules, func(was *live.Rule) bool {
-			return was == r || was == r.Before
-		})
-		isSame := j >= 0 && old.rules[j].Membership() == r.Membership()
-		if j >= 0 {
-			in.Rounds.Carry(i, old.Rounds, j)
-		}
-		switch {
-		case j >= 0 && (old.rules[j] == r || isSame && !old.learns.unseen[j]):
-			from[i] = j
-			in.carry(i, old, j)
-		case j >= 0 && !old.learns.unseen[j]:
-			delete(in.learns.unseen, i) // if it waits for others, it learns nevertheless, undecided
-			has := func(o *object.Object) bool {
-				defer old.evaluator.Forget()
-				var reported evaluate.Change // its failures were reported when it came
-				return old.evaluator.IsInside(j, o, &reported)
-			}
-			pupils = append(pupils, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
-		case in.learns.unseen[i]: // it learns once the sources that it looks into have settled
-		case in.learns.caughtUp:
-			pupils = append(pupils, follow.Pupil{Rule: i})
-		default:
-			in.learns.makeLate(i)
-		}
-	}
-	in.learns.carryResuming(old.learns.resuming, from)
-	for _, u := range old.learns.catchUps { // which the informer has not begun
-		u.Renumber(func(j int) int { return successor(in.rules, old.rules[j]) })
-		in.learns.catchUps = append(in.learns.catchUps, u)
-	}
-	in.waits.Succeed(&old.waits)
-	in.gauges.TakeOver(old.gauges, known, in.learns.caughtUp)
-	in.beginCatchUp(pupils, known, nil, false)
-}
-
-// carry takes over what old knows of its rule j, which is the rule i of in.
-func (in *intake) carry(i int, old *intake, j int) {
-	switch {
-	case old.learns.unseen[j]:
-		in.learns.unseen[i] = true
-	default:
-		delete(in.learns.unseen, i) // it waits for others, but has seen this informer
-	}
-	if l := old.learns.left[j]; l != nil {
-		in.learns.left[i] = l
-	}
-	in.waits.Carry(i, &old.waits, j)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
@@ -43,7 +44,7 @@ func (l *life) reload(e *Engine, manifests string, h live.Handler) (Reloaded, er
 
 // catchesUp reports whether a rule catches up, or may have to once the state is loaded.
 func catchesUp(e *Engine) bool {
-	return !e.hasLetters() || slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
+	return !e.hasLetters() || slices.ContainsFunc(e.work().intakes, (*intake.Intake).CatchesUp)
 }
 
 // quiet waits until everything is ready and delivered.

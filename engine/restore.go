@@ -8,8 +8,11 @@ import (
 	"slices"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
@@ -20,7 +23,7 @@ type loaded struct {
 	cut       resume.Cut
 	decision  resume.Decision
 	paused    map[string]bool // by rule
-	snapshots map[*intake]state.Snapshot
+	snapshots map[*intake.Intake]state.Snapshot
 	letters   []delivery.Letter
 	left      map[string]state.Snapshot  // informers that a rule has left, by id
 	waiting   map[string][]state.LaneKey // by rule
@@ -83,7 +86,7 @@ func (e *Engine) load() (from loaded, err error) {
 		rules:     make(map[string]state.RuleMemory),
 		cut:       resume.Cut{Rules: make(map[string]resume.Memory)},
 		paused:    make(map[string]bool),
-		snapshots: make(map[*intake]state.Snapshot),
+		snapshots: make(map[*intake.Intake]state.Snapshot),
 		left:      make(map[string]state.Snapshot),
 		waiting:   make(map[string][]state.LaneKey),
 		gathered:  make(map[string][]state.LaneKey),
@@ -117,7 +120,7 @@ func (e *Engine) load() (from loaded, err error) {
 		return loaded{}, err
 	}
 	for _, in := range e.work().intakes {
-		if from.snapshots[in], err = in.record.informer.Load(); err != nil {
+		if from.snapshots[in], err = in.Saved(); err != nil {
 			return loaded{}, err
 		}
 		e.stepping.order(from.snapshots[in].Objects)
@@ -131,14 +134,14 @@ func (e *Engine) load() (from loaded, err error) {
 			return loaded{}, err
 		}
 	}
-	from.decision = resume.Decide(e.planned(), e.informerIDs(), from.cut)
+	from.decision = resume.Decide(e.planned(), e.intakes().IDs(), from.cut)
 	return from, e.loadLeft(&from)
 }
 
 // loadLeft reads the objects of informers that rules have left.
 func (e *Engine) loadLeft(from *loaded) (err error) {
 	for _, in := range e.work().intakes { // others may still watch it
-		from.left[in.id] = from.snapshots[in]
+		from.left[in.ID] = from.snapshots[in]
 	}
 	for _, r := range e.work().rules {
 		for id := range from.decision.Left(r.ID) {
@@ -156,8 +159,8 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 
 // resume makes informers, lanes and dead letters go on from the loaded state.
 func (e *Engine) resume(from loaded) {
-	owed := e.part(from)
-	e.drop(owed, from)
+	left := e.part(from)
+	e.drop(left, from)
 	e.resumeOccasions(from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {
@@ -185,25 +188,12 @@ func (e *Engine) resume(from loaded) {
 	objects := 0
 	for _, in := range e.work().intakes {
 		objects += len(from.snapshots[in].Objects)
-		in.resume(from.snapshots[in], from.decision)
-		in.Rounds.Restore(from.note, in.informer.LastRound)
+		in.Resume(from.snapshots[in], from.decision)
+		in.Rounds.Restore(from.note, in.Informer.LastRound)
 	}
 	end = e.begin()
 	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
-		for _, u := range in.learns.catchUps {
-			for _, p := range u.Pupils {
-				in.rules[p.Rule].Memory.CatchUp(in.id)
-			}
-		}
-		if in.learns.resuming != nil && !in.learns.resuming.isNew {
-			continue
-		}
-		for i, r := range in.rules {
-			// otherwise release or CaughtUp records it
-			if !in.learns.isDeaf(i) {
-				r.Memory.See(in.id)
-			}
-		}
+		in.NoteResumed()
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
 	for _, r := range e.work().rules {
@@ -229,24 +219,42 @@ func (e *Engine) planned() []resume.Memory {
 		rules = append(rules, resume.Memory{Name: r.ID, Resource: r.Resource(), Seen: at[r]})
 	}
 	for _, in := range e.work().intakes {
-		for _, r := range in.rules {
-			at[r][in.id] = r.Membership()
+		for _, r := range in.Rules {
+			at[r][in.ID] = r.Membership()
 		}
 	}
 	return rules
 }
 
-func (e *Engine) informerIDs() []string {
-	ids := make([]string, 0, len(e.work().intakes))
-	for _, in := range e.work().intakes {
-		ids = append(ids, in.id)
+// part hands what rules had inside in informers that they have left to the intakes from which they will
+// learn of it: see parting.
+func (e *Engine) part(from loaded) *intake.Departures {
+	left := intake.NewDepartures(e.intakes)
+	for _, r := range e.work().rules {
+		for id, verdict := range from.decision.Left(r.ID) {
+			snapshot := from.left[id]
+			var inside []*object.Object
+			for _, o := range snapshot.Objects {
+				if verdict.Before.Has(o, r.Preparer.IsSecret(), snapshot.Inside[delta.KeyOf(o)]) {
+					inside = append(inside, o)
+				}
+			}
+			if len(inside) == 0 {
+				continue
+			}
+			left.Resume(r, id, inside)
+			e.log.Info("the rule's source had another selection when the state was saved: "+
+				"what it no longer selects is deleted for the rule",
+				append([]any{"rule", r.Name, "objects", len(inside)}, resume.Selection(id)...)...)
+			r.Memory.Know(id, verdict.Where)
+		}
 	}
-	return ids
+	return left
 }
 
 // drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
 // informers of which rules must still learn: see parting.
-func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
+func (e *Engine) drop(left *intake.Departures, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {
 		live.DropRule(e.store, gone.Name)
@@ -256,7 +264,7 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 		}
 	}
 	for _, id := range from.decision.Unwatched {
-		if owed[id] == nil {
+		if !left.IsOwed(id) {
 			e.store.DropInformer(id)
 		}
 	}

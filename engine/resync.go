@@ -3,15 +3,13 @@ package engine
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/timing"
 )
 
 // Resync has a rule see all objects of its source as Synced now, and returns how many it selects.
@@ -46,9 +44,9 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	if waits, reason := r.Reason(); waits {
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
-	of := round{e.nextResync(r), e.clock.Now().Unix()}
+	of := intake.Resync{Occasion: e.nextResync(r), Number: e.clock.Now().Unix()}
 	for _, in := range w.intakes {
-		if !slices.Contains(in.rules, r) {
+		if !slices.Contains(in.Rules, r) {
 			continue
 		}
 		n, err := e.resync(ctx, in, r, of)
@@ -65,55 +63,26 @@ func (e *Engine) nextResync(r *live.Rule) uint32 {
 	return r.Memory.Draw(0)
 }
 
-// resync shows a rule the objects of one informer, in turns that keep changes of the informer waiting
-// no longer than those of a round do.
+// resync shows a rule the objects of one informer.
 func (e *Engine) resync(
-	ctx context.Context, in *intake, r *live.Rule, of round,
+	ctx context.Context, in *intake.Intake, r *live.Rule, of intake.Resync,
 ) (selected int, err error) {
-	var keys []string
-	in.informer.Visit(func(known iter.Seq[*object.Object]) {
-		for o := range known {
-			keys = append(keys, o.Key())
-		}
+	isThere := true
+	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {
+		n, has := is.Again(r, o, of)
+		selected, isThere = selected+n, has
+		return isThere && !e.ended.Load()
 	})
-	if e.stepping != nil {
-		slices.Sort(keys)
-	}
-	for len(keys) > 0 {
-		began, isThere := time.Now(), false
-		in.informer.Look(func(get func(string) *object.Object) {
-			in = in.latest()
-			rule := slices.IndexFunc(in.rules, func(is *live.Rule) bool { return is.Memory == r.Memory })
-			if isThere = rule >= 0 && !in.isDropped; !isThere {
-				return
-			}
-			for len(keys) > 0 && (e.stepping != nil || time.Since(began) < timing.Turn) {
-				o := get(keys[0])
-				keys = keys[1:]
-				if o != nil {
-					selected += in.again(rule, o, of)
-				}
-			}
-		})
-		switch {
-		case e.ended.Load():
-			return selected, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
-		case !isThere:
-			return selected, fmt.Errorf("rule %q has changed meanwhile: "+
-				"%d objects are left out", r.Name, len(keys))
-		}
-		if len(keys) > 0 && !rested(ctx, timing.Lull*time.Since(began)) {
-			return selected, fmt.Errorf("rule %q: %d objects are left out: %w",
-				r.Name, len(keys), context.Cause(ctx))
-		}
+	switch {
+	case e.ended.Load():
+		return selected, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
+	case !isThere:
+		return selected, fmt.Errorf("rule %q has changed meanwhile: %d objects are left out", r.Name, left)
+	case left > 0:
+		return selected, fmt.Errorf("rule %q: %d objects are left out: %w",
+			r.Name, left, context.Cause(ctx))
 	}
 	return selected, nil
-}
-
-// round is what the events of a resync have in common. No other events of the rule have its occasion.
-type round struct {
-	occasion uint32
-	number   int64 // Unix time in seconds
 }
 
 // settled returns the plan at work while no Reload is being carried out.
@@ -123,30 +92,8 @@ func (e *Engine) settled(ctx context.Context) (*work, error) {
 		if e.coming.Load() == nil {
 			return w, nil
 		}
-		if !rested(ctx, time.Millisecond) {
+		if !intake.Rested(ctx, time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// rested waits for d, and reports whether ctx has not ended meanwhile.
-func rested(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// again shows a rule an object that it follows, and returns how often the rule selects it.
-func (in *intake) again(rule int, o *object.Object, of round) (selected int) {
-	in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-		s.Delta.Occasion, s.Delta.Round = of.occasion, of.number
-		in.evaluator.Again(rule, s, c)
-		selected = len(c.Matches)
-	})
-	return selected
 }

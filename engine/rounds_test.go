@@ -57,7 +57,7 @@ func TestMomentsWaitWhileTheSourceHasTrouble(t *testing.T) {
 	l.server.Fail(forbid("/configmaps"))
 	l.server.DropWatches()
 	l.holds("the source has trouble", func() bool {
-		state, _ := e.work().intakes[0].informer.State()
+		state, _ := e.work().intakes[0].Informer.State()
 		return state == source.Forbidden
 	})
 	l.pass(e, 61*time.Minute)

@@ -83,18 +83,17 @@ func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Ste
 	s := &Stepper{engine: e}
 	for _, in := range e.work().intakes {
 		s.hands = append(s.hands, Hand{
-			in.informer.Selection(), in.informer.Hand(), in.informer.IsFixed(),
+			in.Informer.Selection(), in.Informer.Hand(), in.Informer.IsFixed(),
 		})
 	}
-	for _, in := range e.changed() {
-		held := in.learns.catchUps[0].held
-		s.waits = append(s.waits, wait{
-			on: []*source.Informer{in.informer}, awaits: live.IsUnsettled,
-			then: func(ctx context.Context) { in.catchUpSettled(ctx, held) },
-		})
+	for _, in := range e.work().intakes {
+		if then := in.OnceSettled(); then != nil {
+			on := []*source.Informer{in.Informer}
+			s.waits = append(s.waits, wait{on: on, awaits: live.IsUnsettled, then: then})
+		}
 	}
 	for _, w := range e.work().waiting {
-		s.waits = append(s.waits, wait{w.on, w.rules[0].Preparer.Awaits, w.run})
+		s.waits = append(s.waits, wait{w.On, w.Awaits, w.Run})
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ import (
 func (l *life) pass(e *Engine, d time.Duration) {
 	l.ahead.Add(int64(d))
 	for _, in := range e.work().intakes {
-		in.informer.Wake()
+		in.Informer.Wake()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
@@ -28,8 +29,8 @@ type work struct {
 	sources     []*live.Source // those of rules without a source last
 	rules       []*live.Rule
 	dispatchers []*live.Dispatcher
-	intakes     []*intake
-	waiting     []*waiting
+	intakes     intake.Set
+	waiting     []*intake.Waiting
 	metrics     []*live.Metric // of manifests
 }
 
@@ -74,10 +75,10 @@ func (w *work) dispatcher(handler string) *live.Dispatcher {
 }
 
 // intake returns that of an informer with the selection of planned, or nil.
-func (w *work) intake(planned *plan.Informer) *intake {
+func (w *work) intake(planned *plan.Informer) *intake.Intake {
 	for _, in := range w.intakes {
-		isFixed := in.planned.Fixed != nil
-		if in.planned.Selection == planned.Selection && isFixed == (planned.Fixed != nil) {
+		isFixed := in.Planned.Fixed != nil
+		if in.Planned.Selection == planned.Selection && isFixed == (planned.Fixed != nil) {
 			return in
 		}
 	}
@@ -96,8 +97,12 @@ func (e *Engine) build(p *plan.Plan, handlers map[string]live.Handler, before *w
 		Engine: e, plan: p, handlers: handlers, before: before, next: new(work), isStart: isStart,
 		sources: make(map[*plan.Source]*live.Source),
 		rules:   make(map[*plan.Rule]*live.Rule),
-		intakes: make(map[*plan.Informer]*intake),
+		intakes: make(map[*plan.Informer]*intake.Intake),
 		metrics: make(map[*plan.Metric]*live.Metric),
+		intake: intake.Options{
+			Clock: e.clock, Informers: e.informers, Moments: e.moments, Store: e.store, Dead: e.dead,
+			Turn: e.options.catchUpTurn, IsStepped: e.stepping != nil,
+		},
 	}
 	for _, h := range p.Handlers {
 		if handlers[h.Name] == nil {
@@ -130,9 +135,9 @@ func sourceNames(w *work, of *source.Informer) (names []string) {
 	return names
 }
 
-// keepsTooLittle reports whether the informer has to keep more of its objects for a plan.
-func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
-	return !resume.Covers(resume.Kept(in.informer.Kept()), planned.Keep)
+// keepsTooLittle reports whether an informer has to keep more of its objects for a plan.
+func keepsTooLittle(in *intake.Intake, planned *plan.Informer) bool {
+	return !resume.Covers(resume.Kept(in.Informer.Kept()), planned.Keep)
 }
 
 // widen makes informers that stay keep what a plan needs of their objects. To the rules that run,
@@ -140,13 +145,13 @@ func (in *intake) keepsTooLittle(planned *plan.Informer) bool {
 func (w *work) widen(ctx context.Context, p *plan.Plan) error {
 	for _, planned := range p.AllInformers() {
 		in := w.intake(planned)
-		if in == nil || !in.keepsTooLittle(planned) {
+		if in == nil || !keepsTooLittle(in, planned) {
 			continue
 		}
-		if err := in.informer.Widen(ctx, planned.Keep); err != nil {
-			state, reason := in.informer.State()
+		if err := in.Informer.Widen(ctx, planned.Keep); err != nil {
+			state, reason := in.Informer.State()
 			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.informer), ", "),
+				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.Informer), ", "),
 				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
 		}
 	}
@@ -161,11 +166,12 @@ type builder struct {
 	before   *work
 	next     *work
 	isStart  bool
+	intake   intake.Options
 
 	// by their parts of the plan
 	sources map[*plan.Source]*live.Source
 	rules   map[*plan.Rule]*live.Rule
-	intakes map[*plan.Informer]*intake
+	intakes map[*plan.Informer]*intake.Intake
 	metrics map[*plan.Metric]*live.Metric
 }
 
@@ -173,7 +179,7 @@ type builder struct {
 // informers. An intake of an informer that stays is a new one for the same informer.
 func (b *builder) addIntakes() error {
 	for _, planned := range b.plan.AllInformers() {
-		in := b.newIntake(planned, b.before.intake(planned))
+		in := intake.New(b.intake, planned, b.before.intake(planned))
 		b.intakes[planned] = in
 		b.next.intakes = append(b.next.intakes, in)
 	}
@@ -182,20 +188,15 @@ func (b *builder) addIntakes() error {
 		members := make([]*source.Informer, 0, len(s.Informers))
 		for _, planned := range s.Informers {
 			in := b.intakes[planned]
-			members = append(members, in.informer)
+			members = append(members, in.Informer)
 			for own, name := range s.Indexes {
-				if in.indexed[name] == nil {
-					failures := b.newFailures("source", s.Name, "index", own)
-					err := in.informer.AddIndexers(map[string]source.Index{
-						name: live.Index(planned.Indexes[name], failures),
-					})
-					if err != nil {
-						return fmt.Errorf("source %q: %w", s.Name, err)
-					}
-					in.indexed[name] = failures
+				f, err := in.Index(name, func() *live.Failures {
+					return b.newFailures("source", s.Name, "index", own)
+				})
+				if err != nil {
+					return fmt.Errorf("source %q: %w", s.Name, err)
 				}
-				// two names may belong to one index
-				if f := in.indexed[name]; !slices.Contains(running.Failures, f) {
+				if !slices.Contains(running.Failures, f) { // two names may belong to one index
 					running.Failures = append(running.Failures, f)
 				}
 			}
@@ -208,8 +209,8 @@ func (b *builder) addIntakes() error {
 		b.next.sources = append(b.next.sources, running)
 	}
 	for _, planned := range b.plan.Informers {
-		if in := b.intakes[planned]; in.before == nil {
-			in.informer.NameSources(sourceNames(b.next, in.informer)...)
+		if in := b.intakes[planned]; in.IsNew() {
+			in.Informer.NameSources(sourceNames(b.next, in.Informer)...)
 		}
 	}
 	return nil
@@ -372,17 +373,16 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 }
 
 // bind gives an intake its rules, and has them wait for the other sources that they look into.
-func (b *builder) bind(in *intake) {
+func (b *builder) bind(in *intake.Intake) {
 	var rules []*live.Rule
-	for _, r := range in.planned.Rules {
+	for _, r := range in.Planned.Rules {
 		rules = append(rules, b.rules[r])
 	}
-	in.bind(rules)
-	in.Rounds = newRounds(in, b.moments)
-	b.bindGauges(in)
+	in.Bind(rules)
+	in.AddGauges(b.metrics, b.rules)
 	if b.isStart {
-		all := func(int) bool { return true }
-		b.next.waiting = append(b.next.waiting, in.waitForOthers(all)...)
+		all := func(*live.Rule) bool { return true }
+		b.next.waiting = append(b.next.waiting, intake.WaitForOthers(in, all)...)
 	}
 }
 

@@ -301,3 +301,19 @@ func placeOf(resource schema.GroupVersionResource, key delta.Key) place {
 	}
 	return place{at, key}
 }
+
+// VersionOf returns the version of a change as Writes.Made knows it, or "" if no write can
+// have made it.
+func VersionOf(d delta.Delta) string {
+	switch d.Type {
+	case delta.Synced:
+		return ""
+	case delta.Deleted:
+		return DeletionOf(d.Object.UID())
+	}
+	from := ""
+	if d.Old != nil {
+		from = d.Old.ResourceVersion()
+	}
+	return ChangeOf(from, d.Object.ResourceVersion())
+}

@@ -115,8 +115,13 @@ var mayImport = map[string][]string{
 		"engine/orphans", "engine/plan", "engine/prepare", "engine/queue", "engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail",
 		"plugins/handler",
 	},
+	"engine/intake": {
+		"engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/evaluate", "engine/follow", "engine/gauges", "engine/live", "engine/object",
+		"engine/plan", "engine/resume", "engine/rounds", "engine/rule", "engine/source", "engine/state", "engine/timing", "engine/trail",
+		"plugins/handler",
+	},
 	"engine": {
-		"config", "engine/live", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/gauges", "engine/rounds", "engine/tally", "engine/state", "engine/plan", "engine/queue", "engine/rule",
+		"config", "engine/intake", "engine/live", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/gauges", "engine/rounds", "engine/tally", "engine/state", "engine/plan", "engine/queue", "engine/rule",
 		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain", "engine/orphans", "engine/preview",
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},

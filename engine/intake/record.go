@@ -1,4 +1,4 @@
-package engine
+package intake
 
 import (
 	"github.com/informd/informd/engine/delta"
@@ -21,15 +21,15 @@ type record struct {
 }
 
 // newRecord returns the record of an informer, or nil if nothing is kept.
-func (e *Engine) newRecord(id string, planned *plan.Informer, of *source.Informer) *record {
-	if e.store == nil {
+func newRecord(store *state.Store, id string, planned *plan.Informer, of *source.Informer) *record {
+	if store == nil {
 		return nil
 	}
 	r := &record{
-		store: e.store, id: id, keep: planned.Keep,
+		store: store, id: id, keep: planned.Keep,
 		isSecret: planned.Resource == object.Secrets,
 	}
-	r.informer = e.store.Objects(r.id, state.ObjectsOptions{
+	r.informer = store.Objects(r.id, state.ObjectsOptions{
 		Packer: of.Packer(), Kept: resume.Kept(planned.Keep), Secret: r.isSecret,
 	})
 	return r

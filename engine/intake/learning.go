@@ -1,4 +1,4 @@
-package engine
+package intake
 
 import (
 	"maps"
@@ -157,6 +157,18 @@ func successor(rules []*live.Rule, was *live.Rule) int {
 	return slices.IndexFunc(rules, func(r *live.Rule) bool {
 		return r == was || r.Before == was && r.Membership() == was.Membership()
 	})
+}
+
+// carry takes over what was knows of its rule j, which is the rule i here.
+func (l *learning) carry(i int, was *learning, j int) {
+	if was.unseen[j] {
+		l.unseen[i] = true
+	} else {
+		delete(l.unseen, i) // it waits for others, but has seen this informer
+	}
+	if left := was.left[j]; left != nil {
+		l.left[i] = left
+	}
 }
 
 // carryResuming carries over what the intake before still needs of the cut that it resumes from.

@@ -1,9 +1,10 @@
-package engine
+package intake
 
 import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/live"
@@ -11,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// waiting makes rules of one intake wait until the other sources that they look into have settled.
+// Waiting makes rules of one intake wait until the other sources that they look into have settled.
 // A source has settled when it has synced, or is known to be not served, forbidden or unusable.
 // Rules that may act wait until it has synced: see live.Preparer.Awaited. Nothing else waits: the
 // informer goes on, with its other rules and its record. So two sources may look into each other.
@@ -19,22 +20,23 @@ import (
 // Meanwhile the rules' lanes collect undecided changes, merged and recorded like any delivery.
 // Nothing is lost, however this run ends. Only rules that see the informer for the first time get
 // no changes. From release on they learn of the objects that exist by then.
-type waiting struct {
-	in    *intake
+type Waiting struct {
+	in    *Intake
 	rules []*live.Rule // of the intake; all look into the same sources, and all or none may act
-	on    []*source.Informer
-	end   func() // ends run
+	On    []*source.Informer
+	End   func() // ends run
 }
 
-// waitForOthers makes those rules of an intake wait that look into other sources, and may.
-func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
+// WaitForOthers makes those rules of an intake wait that look into other sources, and may. It is called before the intake
+// is at work.
+func WaitForOthers(in *Intake, may func(r *live.Rule) bool) (all []*Waiting) {
 	type group struct {
 		sources string // that the rules look into
 		mayAct  bool
 	}
-	groups := make(map[group]*waiting)
-	for i, r := range in.rules {
-		if len(r.Preparer.Others) == 0 || !may(i) {
+	groups := make(map[group]*Waiting)
+	for i, r := range in.Rules {
+		if len(r.Preparer.Others) == 0 || !may(r) {
 			continue
 		}
 		of := group{mayAct: r.Preparer.MayAct}
@@ -43,9 +45,9 @@ func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
 		}
 		w := groups[of]
 		if w == nil {
-			w = &waiting{in: in}
+			w = &Waiting{in: in}
 			for _, s := range r.Preparer.Others {
-				w.on = append(w.on, s.Informers()...)
+				w.On = append(w.On, s.Informers()...)
 			}
 			groups[of] = w
 			all = append(all, w)
@@ -57,21 +59,24 @@ func (in *intake) waitForOthers(may func(i int) bool) (all []*waiting) {
 	return all
 }
 
-// run waits, and then releases the rules. It returns early when ctx ends.
-func (w *waiting) run(ctx context.Context) {
-	if w.rules[0].Preparer.Wait(ctx, w.on) {
-		w.in.informer.Visit(w.release)
+// Run waits, and then releases the rules. It returns early when ctx ends.
+func (w *Waiting) Run(ctx context.Context) {
+	if w.rules[0].Preparer.Wait(ctx, w.On) {
+		w.in.Informer.Visit(w.release)
 	}
 }
 
+// Awaits reports whether the rules wait for an informer.
+func (w *Waiting) Awaits(i *source.Informer) bool { return w.rules[0].Preparer.Awaits(i) }
+
 // release lets the rules decide their waiting changes. Those that have seen nothing learn of the
 // existing objects. The informer calls it between two steps.
-func (w *waiting) release(known iter.Seq[*object.Object]) {
+func (w *Waiting) release(known iter.Seq[*object.Object]) {
 	in := w.in.latest()
 	var unseen []int
 	for _, r := range w.rules {
 		r.Release()
-		if i := slices.Index(in.rules, r); i >= 0 && in.learns.unseen[i] {
+		if i := slices.Index(in.Rules, r); i >= 0 && in.learns.unseen[i] {
 			delete(in.learns.unseen, i)
 			unseen = append(unseen, i)
 		}
@@ -87,12 +92,24 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 		}
 		pupils = append(pupils, follow.Pupil{Rule: i})
 	}
-	in.beginCatchUp(pupils, known, nil, false)
+	in.BeginCatchUp(pupils, known, nil, false)
 }
 
-// waits reports whether one of the rules may still wait, and goes on with that in a work.
-func (w *waiting) waits(in *work) bool {
+// GoesOn reports whether one of the rules may still wait, and is among these rules of another plan.
+func (w *Waiting) GoesOn(in []*live.Rule) bool {
 	return slices.ContainsFunc(w.rules, func(r *live.Rule) bool {
-		return r.IsHeld() && slices.Contains(in.rules, r)
+		return r.IsHeld() && slices.Contains(in, r)
 	})
+}
+
+// Rested waits for d, and reports whether ctx has not ended meanwhile.
+func Rested(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

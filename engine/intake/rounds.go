@@ -1,4 +1,4 @@
-package engine
+package intake
 
 import (
 	"github.com/informd/informd/engine/delta"
@@ -19,21 +19,21 @@ func (r inRounds) Holds(of delta.Key) bool { return r.Lane.Holds(of) }
 
 func (r inRounds) HasLeft() bool { return r.Undelivered() > 0 }
 
-// newRounds returns the rounds of an intake, whose rules are set.
-func newRounds(in *intake, moments *rounds.Moments) *rounds.Rounds {
+// newRounds returns the rounds of an informer, whose rules are set.
+func newRounds(planned *plan.Informer, j *judge) *rounds.Rounds {
 	of := rounds.Informer{
-		ID: in.id, Namespace: in.planned.Namespace, Moments: moments, Now: in.clock.Now,
+		ID: j.ID, Namespace: planned.Namespace, Moments: j.options.Moments, Now: j.options.Clock.Now,
 	}
-	if in.planned.Fixed != nil {
+	if planned.Fixed != nil {
 		of.FormerID = func(rule string) string { // the informer of a rule without a source
 			return resume.InformerID(object.Selection{FieldSelector: plan.AloneSelector + rule}, true)
 		}
 	}
-	if in.record != nil {
-		of.Notes = in.record.store
+	if j.sinks.record != nil {
+		of.Notes = j.sinks.record.store
 	}
 	var rules []rounds.Rule
-	for _, r := range in.rules {
+	for _, r := range j.Rules {
 		rules = append(rules, inRounds{r})
 	}
 	return rounds.New(of, rules)

@@ -1,4 +1,4 @@
-package engine
+package intake
 
 import (
 	"iter"
@@ -49,39 +49,39 @@ type resuming struct {
 	heldPosition         *string
 }
 
-// resume makes the informer resume from its snapshot.
-func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
-	if !in.record.store.IsNew() {
-		for _, r := range in.rules {
+// Resume makes the informer resume from its snapshot.
+func (t *tutor) Resume(snapshot state.Snapshot, decision resume.Decision) {
+	if !t.sinks.record.store.IsNew() {
+		for _, r := range t.Rules {
 			r.Memory.BeginCatchUp()
 		}
 	}
 	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
-	if isNew && len(in.learns.left) == 0 {
+	if isNew && len(t.learns.left) == 0 {
 		return
 	}
-	isWhole := resume.Covers(snapshot.Kept, in.record.keep)
-	isPartial := in.record.isSecret || !isWhole
+	isWhole := resume.Covers(snapshot.Kept, t.sinks.record.keep)
+	isPartial := t.sinks.record.isSecret || !isWhole
 	p := &resuming{
 		verdicts: make(map[int]resume.Verdict),
 		late:     make(map[int]bool),
-		isSecret: in.record.isSecret, isNew: isNew,
+		isSecret: t.sinks.record.isSecret, isNew: isNew,
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	var changed []follow.Pupil
-	for i, r := range in.rules {
-		v := decision.At(r.ID, in.id)
-		if in.learns.unseen[i] && (isNew || !v.Recorded) {
+	for i, r := range t.Rules {
+		v := decision.At(r.ID, t.ID)
+		if t.learns.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
 		}
 		if isNew {
-			p.late[i] = in.learns.left[i] != nil
+			p.late[i] = t.learns.left[i] != nil
 			continue
 		}
-		delete(in.learns.unseen, i)
+		delete(t.learns.unseen, i)
 		p.verdicts[i] = v
 		if v.Recorded {
-			r.Memory.Know(in.id, v.Where)
+			r.Memory.Know(t.ID, v.Where)
 		}
 		switch {
 		case v.Standing == resume.New:
@@ -96,22 +96,44 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 			changed = append(changed, follow.Pupil{Rule: i, Knew: follow.Now{Has: has}})
 		}
 	}
-	in.beginFollowing(changed, snapshot.Objects)
+	t.beginFollowing(changed, snapshot.Objects)
 	if isPartial {
 		p.parts = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
 			p.parts[delta.KeyOf(o)] = o
 		}
 	}
-	in.learns.resuming = p
+	t.learns.resuming = p
 	if isNew {
 		return
 	}
-	in.waits.Restore(snapshot.Objects, snapshot.Inside, p.known(in.rules), in.clock.Now())
-	in.informer.Restore(source.Saved{
+	t.sinks.waits.Restore(snapshot.Objects, snapshot.Inside, p.known(t.Rules), t.options.Clock.Now())
+	t.Informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
-		Partial: isPartial, Follow: in.record.isSecret,
+		Partial: isPartial, Follow: t.sinks.record.isSecret,
 	})
+}
+
+// Saved loads what the state has of the informer.
+func (t *tutor) Saved() (state.Snapshot, error) { return t.sinks.record.informer.Load() }
+
+// NoteResumed records which rules see the informer, or begin to. It is called within a cut, after
+// everything that rules have seen was loaded.
+func (t *tutor) NoteResumed() {
+	for _, u := range t.learns.catchUps {
+		for _, p := range u.Pupils {
+			t.Rules[p.Rule].Memory.CatchUp(t.ID)
+		}
+	}
+	if t.learns.resuming != nil && !t.learns.resuming.isNew {
+		return
+	}
+	for i, r := range t.Rules {
+		// otherwise release or CaughtUp records it
+		if !t.learns.isDeaf(i) {
+			r.Memory.See(t.ID)
+		}
+	}
 }
 
 // known returns the positions of the rules that are known, by ID.
@@ -131,7 +153,12 @@ func (p *resuming) isLate(i int) bool { return p != nil && p.late[i] }
 // isPart reports whether the delta deletes an object of which the intake knows only the part in the
 // cut.
 func (p *resuming) isPart(d delta.Delta) bool {
-	return p != nil && p.parts != nil && d.Type == delta.Deleted && p.parts[d.Key()] == d.Object
+	return p != nil && p.parts != nil && d.Type == delta.Deleted && p.hasPart(d.Object)
+}
+
+// hasPart reports whether o is a part of an object in the cut, of which nothing else is known.
+func (p *resuming) hasPart(o *object.Object) bool {
+	return p != nil && o != nil && p.parts[delta.KeyOf(o)] == o
 }
 
 // before returns an object of the cut, and whether a rule had it inside. o may be nil.
@@ -178,72 +205,72 @@ func (p *resuming) positionAfter(step string) (position string, ok bool) {
 }
 
 // lastOf adds to c the deletion of an object of which the intake knows only the part in the cut.
-func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
+func (t *tutor) lastOf(s evaluate.Step, c *evaluate.Change) {
 	last := s.Delta.Object
-	for i := range in.rules {
-		if in.standing(i).Deaf {
+	for i := range t.Rules {
+		if t.standing(i).Deaf {
 			continue
 		}
-		in.evaluator.Unwait(i, last, c)
-		if in.learns.resuming.before(i, last).Inside {
-			in.evaluator.Depart(i, last, s.Now, in.learns.resuming.isSecret, c)
+		t.evaluator.Unwait(i, last, c)
+		if t.learns.resuming.before(i, last).Inside {
+			t.evaluator.Depart(i, last, s.Now, t.learns.resuming.isSecret, c)
 		}
 	}
-	in.evaluator.Forget()
+	t.evaluator.Forget()
 }
 
 // returned adds to c what rules see of an object that came back whole, and of which the cut holds
 // only a part. A rule sees nothing if the object has not changed since the rule last saw it.
-func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
+func (t *tutor) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
 	isSame := s.Delta.Object.ResourceVersion() == part.ResourceVersion()
-	names := in.learns.resuming.inside[delta.KeyOf(part)]
-	in.evaluator.Remember(s.Delta.Object, s.Tree)
-	for i := range in.rules {
-		if isSame && !in.learns.resuming.verdicts[i].Before.HasMissed(names) || in.standing(i).Deaf {
+	names := t.learns.resuming.inside[delta.KeyOf(part)]
+	t.evaluator.Remember(s.Delta.Object, s.Tree)
+	for i := range t.Rules {
+		if isSame && !t.learns.resuming.verdicts[i].Before.HasMissed(names) || t.standing(i).Deaf {
 			continue
 		}
-		before := in.learns.resuming.before(i, part)
-		in.evaluator.Compare(i, before, s, in.isSecret(), c)
+		before := t.learns.resuming.before(i, part)
+		t.evaluator.Compare(i, before, s, t.learns.isSecret, c)
 	}
-	in.evaluator.Forget()
+	t.evaluator.Forget()
 }
 
 // CaughtUp implements source.Consumer. Late rules begin to catch up. What was held back for them is
 // recorded when they have.
-func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
-	in.learns.caughtUp = true
-	in.gauges.CaughtUp(known)
-	if in.isStepped { // otherwise Tick gives the turns, once nothing is held any more
+func (t *tutor) CaughtUp(known iter.Seq[*object.Object]) {
+	t.learns.caughtUp = true
+	t.sinks.gauges.CaughtUp(known)
+	if t.options.IsStepped { // otherwise Tick gives the turns, once nothing is held any more
 		isHeld := func(u *catchUp) bool { return len(u.held) > 0 }
-		in.catchUpAll(known, slices.DeleteFunc(slices.Clone(in.learns.catchUps), isHeld)...)
+		t.catchUpAll(known, slices.DeleteFunc(slices.Clone(t.learns.catchUps), isHeld)...)
 	}
-	p := in.learns.resuming
+	p := t.learns.resuming
 	late := func(i int) bool { return p.isLate(i) }
-	departs := func(i int) bool { return in.learns.left[i] != nil && !in.learns.unseen[i] && !late(i) }
+	departs := func(i int) bool { return t.learns.left[i] != nil && !t.learns.unseen[i] && !late(i) }
 	var pupils []follow.Pupil
 	var knew []string
 	var held []evaluate.Change
 	if p != nil {
-		if pupils = in.learns.pupils(); len(pupils) == 0 {
-			in.learns.resuming = nil
-			held = in.held(p)
+		if pupils = t.learns.pupils(); len(pupils) == 0 {
+			t.learns.resuming = nil
+			held = t.held(p)
 		}
 		for key := range p.parts {
 			knew = append(knew, key.String())
 		}
 	}
-	end := in.record.begin()
+	end := t.sinks.record.begin()
 	for i := range held {
-		in.record.apply(&held[i], nil)
+		t.sinks.record.apply(&held[i], nil)
 	}
-	for i, r := range in.rules {
-		if !late(i) && !departs(i) && in.learns.catchUpOf(i) == nil {
+	for i, r := range t.Rules {
+		if !late(i) && !departs(i) && t.learns.catchUpOf(i) == nil {
 			r.Memory.EndCatchUp()
 		}
 	}
 	end()
 	var departing []int
-	for i := range in.rules {
+	for i := range t.Rules {
 		if departs(i) {
 			departing = append(departing, i)
 		}
@@ -251,22 +278,22 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	if p != nil {
 		clear(p.late)
 	}
-	in.beginCatchUp(pupils, known, knew, true)
+	t.BeginCatchUp(pupils, known, knew, true)
 	for _, i := range departing {
-		in.beginDeparting(i, known, true)
+		t.beginDeparting(i, known, true)
 	}
 }
 
 // held returns the changes of the record that were held back.
-func (in *intake) held(p *resuming) []evaluate.Change {
+func (t *tutor) held(p *resuming) []evaluate.Change {
 	changes := make([]evaluate.Change, 0, len(p.heldObjects)+1)
 	for key, o := range p.heldObjects {
 		var c evaluate.Change
 		if o == nil {
 			gone := object.FromIdentity(key.Namespace, key.Name, "", "")
-			in.note(delta.Delta{Type: delta.Deleted, Object: gone}, &c)
+			t.note(delta.Delta{Type: delta.Deleted, Object: gone}, &c)
 		} else {
-			in.note(delta.Delta{Type: delta.Synced, Object: o}, &c)
+			t.note(delta.Delta{Type: delta.Synced, Object: o}, &c)
 		}
 		changes = append(changes, c)
 	}
