@@ -117,7 +117,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		e, stop := l.startWith(manifests(), m)
 		begins := func() {
 			for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); time.Sleep(50 * time.Microsecond) {
-				if e.hasLetters() && catchesUp(e) {
+				if e.phase.Loaded.Load() && catchesUp(e) {
 					break
 				}
 				if chance.IntN(40) == 0 {
@@ -134,7 +134,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				l.server.Bookmark()
 				isBehind := func(in *intake.Intake) bool { return in.AwaitCaughtUp(hurried) != nil || in.CatchesUp() }
-				if e.hasLetters() && !slices.ContainsFunc(e.work().intakes, isBehind) {
+				if e.phase.Loaded.Load() && !slices.ContainsFunc(e.work().Intakes, isBehind) {
 					return true
 				}
 			}

@@ -23,7 +23,7 @@ func catchingUp(t *testing.T, do func(l *life, in *intake.Intake, get map[string
 	e, stop := l.start(mapSource+aRule("r", ", delivery: every, resync: 1h"), h)
 	l.await(h, 2)
 	l.settled(e)
-	in := e.work().intakes[0]
+	in := e.work().Intakes[0]
 	in.Informer.Visit(func(known iter.Seq[*object.Object]) {
 		get := make(map[string]*object.Object)
 		for o := range known {

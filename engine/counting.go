@@ -16,7 +16,7 @@ func (e *Engine) restoreCounts(notes map[noteID][]byte) {
 			saved[id.rule][id.name] = value
 		}
 	}
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		if r.Tally.Restore(saved[r.ID]) {
 			continue
 		}

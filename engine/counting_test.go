@@ -333,9 +333,9 @@ func TestCountAt(t *testing.T) {
 func TestManyWindows(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, mapSource+aRule("third", thrice))
-	r := e.work().rules[0]
+	r := e.work().Rules[0]
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
-	d, now := delta.Delta{Type: delta.Added, Object: o}, e.clock.Now()
+	d, now := delta.Delta{Type: delta.Added, Object: o}, e.parts.Clock.Now()
 	for n := range count.MaxWindows + 2 {
 		r.Tally.Add(d, count.Mark{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
 	}
@@ -362,7 +362,7 @@ kind: Rule
 metadata: {name: acts}
 spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {data: {size: "1"}}}}]}
 `)
-	r := e.work().rules[0]
+	r := e.work().Rules[0]
 	if !r.KnowsOwn {
 		t.Fatal("the rule does not recognize its own changes")
 	}
@@ -373,13 +373,13 @@ spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {d
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: at(to), Old: at(to - 1)}})
 	}
 	change(2)
-	e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
+	e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
 	change(3) // its own
 	change(4)
 	if n := r.Lane.Stats().Waiting; n != 0 || r.Lane.OwnChanges() != 1 {
 		t.Errorf("%d events go on, and %d changes are its own", n, r.Lane.OwnChanges())
 	}
-	end := e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
+	end := e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
 	change(5) // perhaps its own
 	if n := r.Lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d changes wait, want the one that may be its own", n)
@@ -420,7 +420,7 @@ spec: {source: maps, prune: true, count: {times: 3, within: 1h}, actions: [{appl
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Deleted, Object: o, Old: o}})
-	if n := e.work().rules[0].Lane.Stats().Waiting; n != 1 {
+	if n := e.work().Rules[0].Lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d events wait, want the deletion", n)
 	}
 }

@@ -37,7 +37,7 @@ func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informe
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, p.Informers[0], e.work().intakes[0]
+	return e, p.Informers[0], e.work().Intakes[0]
 }
 
 func configMap(t testing.TB, text string) *object.Object {

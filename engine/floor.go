@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 
@@ -38,7 +39,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 		was, ok := from.rules[r.ID]
 		return ok && was.Resource == r.Resource() // otherwise its records were dropped
 	}
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		if isSaved(r) && from.rules[r.ID].Name != r.Name {
 			e.raise(live.LastIn(from.occasions[r.ID]))
 		}
@@ -47,7 +48,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 	for _, m := range e.planned() {
 		planned[m.Name] = m
 	}
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		if !isSaved(r) {
 			r.BeginFirst(e.floor)
 			r.Memory.NoteOccasions()
@@ -66,14 +67,14 @@ func (r *reload) takeOccasions() {
 	for _, old := range r.gone {
 		r.raise(old.Memory.LastOccasion())
 	}
-	for _, rule := range r.next.rules {
+	for _, rule := range r.next.Rules {
 		if rule.Before != nil && rule.Before.Name != rule.Name {
 			r.raise(rule.Memory.LastOccasion())
 		}
 	}
-	for _, rule := range r.next.rules {
+	for _, rule := range r.next.Rules {
 		switch {
-		case slices.Contains(r.before.rules, rule):
+		case slices.Contains(r.before.Rules, rule):
 		case rule.Before == nil:
 			rule.BeginFirst(r.floor) // introduce records it
 		default:
@@ -84,3 +85,14 @@ func (r *reload) takeOccasions() {
 
 // noteID identifies a note of the state.
 type noteID struct{ rule, name string }
+
+// notesOf returns the notes of one rule, by name.
+func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for id, value := range notes {
+			if id.rule == rule && !yield(id.name, value) {
+				return
+			}
+		}
+	}
+}

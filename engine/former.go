@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/live"
-	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
 )
 
@@ -19,52 +16,6 @@ import (
 // the record also says up to which number of a delivery the former name counts. See
 // [delivery.Former].
 
-// became returns the running rule that a rule of another plan goes on with, or nil.
-func (w *work) became(r *plan.Rule) *live.Rule {
-	if old := w.rule(r.Name); old != nil || r.Former == "" {
-		return old
-	}
-	if old := w.rule(r.Former); old != nil && old.Resource() == object.ResourceName(r.Source.Resource) {
-		return old
-	}
-	return nil
-}
-
-// successor returns the rule that old has become in w, whose plan is the next one. It is nil if old
-// is gone.
-func (w *work) successor(old *live.Rule) *live.Rule {
-	for _, r := range w.rules {
-		if r == old || r.Before == old {
-			return r
-		}
-	}
-	// about another resource now
-	if r := w.rule(old.Name); r != nil && r.Before == nil {
-		return r
-	}
-	return nil
-}
-
-// newID returns the id of a rule that takes the place of old, or is new if old is nil.
-func (b *builder) newID(r *plan.Rule, old *live.Rule) string {
-	if old != nil {
-		return old.ID
-	}
-	return freeID(r.Name, func(id string) bool {
-		is := b.before.byID(id)
-		return is != nil && is.Name != r.Name || b.next.byID(id) != nil
-	})
-}
-
-// freeID returns an id for a new rule. It is the rule's name unless a renamed rule has that.
-func freeID(name string, isTaken func(id string) bool) string {
-	id := name
-	for n := 2; isTaken(id); n++ {
-		id = fmt.Sprintf("%s#%d", name, n) // no name of a rule
-	}
-	return id
-}
-
 // identify gives the rules the ids under which the state has them. saved are its rules, by id.
 func (e *Engine) identify(saved map[string]state.RuleMemory) {
 	named := make(map[string]string, len(saved)) // ids, by name
@@ -73,14 +24,14 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 		named[r.Name], taken[id] = id, true
 	}
 	ids := make(map[*live.Rule]string) // those that change
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		id, ok := named[r.Name]
 		if !ok && r.Former != "" {
 			id, ok = named[r.Former]
 			ok = ok && saved[id].Resource == r.Resource()
 		}
 		if !ok {
-			id = freeID(r.Name, func(id string) bool { return taken[id] })
+			id = running.FreeID(r.Name, func(id string) bool { return taken[id] })
 			taken[id] = true
 		}
 		if id != r.ID {
@@ -98,7 +49,7 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 // setID changes the id of a rule that is not at work yet.
 func (e *Engine) setID(r *live.Rule, id string) {
 	r.SetID(id)
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		in.SetID(r, id)
 	}
 }
@@ -107,7 +58,7 @@ func (e *Engine) setID(r *live.Rule, id string) {
 // on their new deliveries have ids with the new name.
 func (e *Engine) takeNames(from loaded) {
 	defer e.begin()()
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		was, ok := from.rules[r.ID]
 		if !ok || was.Resource != r.Resource() { // its records were dropped
 			continue

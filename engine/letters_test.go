@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
@@ -96,7 +97,7 @@ func TestLetters(t *testing.T) {
 	}
 	awaitLetters(t, e, 0)
 	for _, do := range []func(string) error{e.RetryLetter, e.DropLetter} {
-		if err := do(whole.ID); !errors.Is(err, ErrNotFound) {
+		if err := do(whole.ID); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("a letter that was dropped or retried: %v", err)
 		}
 	}
@@ -116,11 +117,11 @@ func TestLetterWithoutARule(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := e.RetryLetter(letter.ID); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `no rule "gone"`) {
+	if err := e.RetryLetter(letter.ID); err == nil || errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), `no rule "gone"`) {
 		t.Errorf("retry: %v", err)
 	}
 	awaitLetters(t, e, 3) // it is still there
-	if err := e.RetryLetter("gone/other"); !errors.Is(err, ErrNotFound) {
+	if err := e.RetryLetter("gone/other"); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("an unknown letter: %v", err)
 	}
 	if err := e.DropLetter(letter.ID); err != nil {
@@ -156,7 +157,7 @@ func TestSetPaused(t *testing.T) {
 	if got := record.await(t, 2); !strings.HasPrefix(got[1], "whole ") {
 		t.Errorf("delivered %q", got)
 	}
-	if err := e.SetPaused("hole", true); !errors.Is(err, ErrNotFound) {
+	if err := e.SetPaused("hole", true); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("pausing an unknown rule: %v", err)
 	}
 }
@@ -192,7 +193,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			l.put("a", "text that is neither true nor false")
 			e, stop := l.start(manifests, new(teller))
 			defer stop()
-			for deadline := time.Now().Add(patience); !e.hasLetters() && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(patience); !e.phase.Loaded.Load() && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			letters := awaitLetters(t, e, 2)
@@ -223,7 +224,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			}
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				waits := 0
-				for _, r := range e.work().rules {
+				for _, r := range e.work().Rules {
 					stats := r.Lane.Stats()
 					waits += stats.Waiting + stats.InFlight
 				}
@@ -329,10 +330,10 @@ func TestRetryRule(t *testing.T) {
 	record.await(t, 5)
 	poll(t, "both to wait", delayed)
 	_, err := e.RetryRule("r", "shop/c")
-	if none, ok := errors.AsType[*NotWaitingError](err); !ok || len(none.Waiting) != 2 {
+	if none, ok := errors.AsType[*admin.NotWaitingError](err); !ok || len(none.Waiting) != 2 {
 		t.Errorf("of another object: %v", err)
 	}
-	if _, err := e.RetryRule("q", ""); !errors.Is(err, ErrNotFound) {
+	if _, err := e.RetryRule("q", ""); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("of no rule: %v", err)
 	}
 	if err := e.SetPaused("r", true); err != nil {
@@ -358,7 +359,7 @@ func TestStatusWhileTheStateIsNotLoaded(t *testing.T) {
 	})
 	e, stop := l.start(mapSource+aRule("r", ""), new(teller))
 	defer stop()
-	if _, err := e.Letters(); !e.Status().IsLoading || !errors.Is(err, errNotRestored) {
+	if _, err := e.Letters(); !e.Status().IsLoading || !errors.Is(err, admin.ErrNotRestored) {
 		t.Errorf("the state counts as loaded: %v", err)
 	}
 	away.Store(false)

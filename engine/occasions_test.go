@@ -130,7 +130,7 @@ func TestIDsAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.holds("both are told", func() bool { _, ids := h.inOrder(); return len(ids) >= 2 })
-	e.rule("r").Memory.Know(e.work().intakes[0].ID, `object.data.size != "2"`) // as if not learned
+	e.rule("r").Memory.Know(e.work().Intakes[0].ID, `object.data.size != "2"`) // as if not learned
 	end := e.begin()
 	e.rule("r").Memory.Loaded()
 	end()

@@ -12,17 +12,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
 // hasResumed reports whether a rule follows its informers, and its source has synced.
 func hasResumed(e *Engine, r *live.Rule) bool {
-	return r.Own.View.HasSynced() && !r.Lane.Paused() && !isHeld(e.work(), r)
+	return r.Own.View.HasSynced() && !r.Lane.Paused() && !running.IsHeld(e.work(), r)
 }
 
 // An orphan's source object that has come meanwhile is not deleted.
@@ -42,7 +44,7 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
-	if told := e.depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
+	if told := e.present.Depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
 		t.Errorf("told %v", told)
 	}
 	for r.Lane.Stats().Waiting+r.Lane.Stats().InFlight > 0 {
@@ -144,7 +146,7 @@ func TestStatusOfALongPrune(t *testing.T) {
 	})
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	e, stop := l.start(pruningRule, new(teller))
-	for i := range 2 * longPrune {
+	for i := range 2 * acting.LongPrune {
 		l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
 			"namespace": "shop", "name": fmt.Sprint("copy-", i),
 			"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": e.rule("r").Preparer.Mark(key)},
@@ -190,7 +192,7 @@ func TestOrphansOverARestart(t *testing.T) {
 			if err := e.SetPaused("r", true); err != nil {
 				t.Fatal(err)
 			}
-			if told := e.depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.Lane.Holds(key) {
+			if told := e.present.Depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.Lane.Holds(key) {
 				t.Fatalf("told %v", told)
 			}
 			stop()

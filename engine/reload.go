@@ -3,15 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
+	"github.com/informd/informd/engine/running"
 )
 
 // Reloaded says what a Reload has changed, by name.
@@ -22,7 +22,7 @@ type Reloaded struct {
 	Untold               []string // of Changed: those that receive nothing about objects as they are
 	Leaving              []string // of Gone: those that prune, so that what they have applied stays
 	Dropped              int      // events that waited for rules that are gone
-	Metrics              MetricChanges
+	Metrics              running.MetricChanges
 }
 
 // Renamed is a rule that has another name than before, and what it had.
@@ -48,8 +48,8 @@ var ErrNotRunning = errors.New("informd has not begun to follow the cluster: try
 func (e *Engine) Reload(
 	ctx context.Context, p *plan.Plan, handlers map[string]live.Handler,
 ) (done Reloaded, ended func(), err error) {
-	if e.stopping.Load() { // which is known before the deliveries in flight have ended
-		return Reloaded{}, nil, ErrStopping
+	if e.phase.Stopping.Load() { // which is known before the deliveries in flight have ended
+		return Reloaded{}, nil, admin.ErrStopping
 	}
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
@@ -59,39 +59,30 @@ func (e *Engine) Reload(
 	ctx, release := e.tasks.within(ctx)
 	defer release()
 	before := e.work()
-	if err := before.awaitFollowing(ctx); err != nil {
+	if err := before.AwaitFollowing(ctx); err != nil {
 		return Reloaded{}, nil, err
 	}
-	if err := before.widen(ctx, p); err != nil {
+	if err := before.Widen(ctx, p); err != nil {
 		return Reloaded{}, nil, err
 	}
-	next, err := e.build(p, handlers, before)
+	next, err := e.parts.Build(p, handlers, before)
 	if err != nil {
 		return Reloaded{}, nil, err
 	}
 	r := &reload{Engine: e, before: before, next: next}
 	if err := r.prepare(ctx); err != nil {
-		e.abandon(next)
+		e.parts.Abandon(next)
 		return Reloaded{}, nil, err
 	}
-	r.done.Metrics = before.metricChanges(p)
+	r.done.Metrics = before.MetricChanges(p)
 	r.carryOut()
 	return r.done, r.ended, nil
-}
-
-// abandon stops the informers of a work that is not taken up.
-func (e *Engine) abandon(w *work) {
-	for _, in := range w.intakes {
-		if in.IsNew() {
-			e.informers.Stop(in.Informer)
-		}
-	}
 }
 
 // reload is the change from one work to the next.
 type reload struct {
 	*Engine
-	before, next *work
+	before, next *running.Work
 	done         Reloaded
 
 	gone    []*live.Rule       // of before
@@ -100,40 +91,26 @@ type reload struct {
 
 }
 
-// awaitFollowing returns when all rules that began to catch up have done so.
-func (w *work) awaitFollowing(ctx context.Context) error {
-	for _, in := range w.intakes {
-		for in.HasCaughtUp() && in.CatchesUp() {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-				return fmt.Errorf("rules still learn what has changed for them before: %w", context.Cause(ctx))
-			}
-		}
-	}
-	return nil
-}
-
 // prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
 // have caught up.
 func (r *reload) prepare(ctx context.Context) error {
-	for n, in := range r.next.intakes {
+	for n, in := range r.next.Intakes {
 		switch {
 		case in.Replaces() == nil:
 		case in.IsSame():
-			r.next.intakes[n] = in.Replaces()
+			r.next.Intakes[n] = in.Replaces()
 		default:
 			if err := in.AwaitBefore(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	for _, old := range r.before.rules {
-		is := r.next.successor(old)
+	for _, old := range r.before.Rules {
+		is := r.next.Successor(old)
 		switch {
 		case is != nil && is.Name != old.Name:
 			r.done.Renamed = append(r.done.Renamed, Renamed{Name: is.Name, Former: old.Name})
-			if r.before.isUntold(old, is.Rule) {
+			if r.before.IsUntold(old, is.Rule) {
 				r.done.Untold = append(r.done.Untold, is.Name)
 			}
 		case is == nil:
@@ -146,27 +123,27 @@ func (r *reload) prepare(ctx context.Context) error {
 		case is.Before == nil:
 			r.gone = append(r.gone, old)
 			r.done.Changed = append(r.done.Changed, old.Name)
-		case r.before.runs(old, is.Rule): // with another handler
+		case r.before.Runs(old, is.Rule): // with another handler
 		default:
 			r.done.Changed = append(r.done.Changed, old.Name)
-			if r.before.isUntold(old, is.Rule) {
+			if r.before.IsUntold(old, is.Rule) {
 				r.done.Untold = append(r.done.Untold, old.Name)
 			}
 		}
 	}
-	for _, rule := range r.next.rules {
-		if r.before.became(rule.Rule) == nil {
+	for _, rule := range r.next.Rules {
+		if r.before.Became(rule.Rule) == nil {
 			r.done.Added = append(r.done.Added, rule.Name)
 		}
 	}
-	for _, d := range r.before.dispatchers {
-		if !slices.Contains(r.next.dispatchers, d) {
+	for _, d := range r.before.Dispatchers {
+		if !slices.Contains(r.next.Dispatchers, d) {
 			r.stopped = append(r.stopped, d)
 		}
 	}
-	for _, old := range r.before.intakes {
+	for _, old := range r.before.Intakes {
 		stays := func(in *intake.Intake) bool { return in.Informer == old.Informer }
-		if !slices.ContainsFunc(r.next.intakes, stays) {
+		if !slices.ContainsFunc(r.next.Intakes, stays) {
 			r.dropped = append(r.dropped, old)
 		}
 	}
@@ -176,46 +153,45 @@ func (r *reload) prepare(ctx context.Context) error {
 // carryOut makes the engine run the next work. Nothing in it can fail.
 func (r *reload) carryOut() {
 	r.takeOccasions()
-	r.coming.Store(r.next)
-	defer r.coming.Store(nil)
+	defer r.present.Prepare(r.next)()
 	for _, rule := range r.gone {
 		r.drop(rule)
 	}
 	waiting := r.wait()
-	for _, rule := range r.next.rules {
+	for _, rule := range r.next.Rules {
 		switch {
 		case rule.Before != nil:
 			r.succeed(rule)
-		case !slices.Contains(r.before.rules, rule):
+		case !slices.Contains(r.before.Rules, rule):
 			r.introduce(rule)
 		}
 	}
-	moving := r.moveGauges()
-	for _, w := range r.before.waiting {
-		if w.GoesOn(r.next.rules) {
-			r.next.waiting = append(r.next.waiting, w)
+	moving := running.MoveGauges(slices.Concat(r.next.Intakes, r.dropped)...)
+	for _, w := range r.before.Waiting {
+		if w.GoesOn(r.next.Rules) {
+			r.next.Waiting = append(r.next.Waiting, w)
 			continue
 		}
 		w.End()
 	}
-	r.next.waiting = append(r.next.waiting, waiting...)
-	r.present.Store(r.next)
-	for _, d := range r.next.dispatchers {
+	r.next.Waiting = append(r.next.Waiting, waiting...)
+	r.present.Take(r.next)
+	for _, d := range r.next.Dispatchers {
 		if d.End == nil {
 			d.End = r.tasks.start(d.Deliver)
 		}
 	}
-	left := intake.NewDepartures(r.intakes)
-	for _, in := range r.next.intakes {
+	left := intake.NewDepartures(r.present.Intakes)
+	for _, in := range r.next.Intakes {
 		if in.Replaces() != nil {
-			in.Succeed(r.next.successor, left)
+			in.Succeed(r.next.Successor, left)
 		}
 	}
 	for _, in := range r.dropped {
-		in.Drop(r.next.successor, left)
+		in.Drop(r.next.Successor, left)
 	}
 	left.HandOver()
-	for _, in := range r.next.intakes {
+	for _, in := range r.next.Intakes {
 		if in.IsNew() {
 			in.Begin()
 		}
@@ -235,7 +211,7 @@ func (r *reload) carryOut() {
 		}
 	}
 	end()
-	for _, rule := range r.next.rules {
+	for _, rule := range r.next.Rules {
 		rule.Pruning.Start(r.tasks.start)
 		rule.Before = nil // and with it all before that
 	}
@@ -263,7 +239,7 @@ func (r *reload) drop(rule *live.Rule) {
 	}
 	end()
 	r.done.Dropped += waiting
-	isReplaced := r.next.successor(rule) != nil
+	isReplaced := r.next.Successor(rule) != nil
 	r.Engine.logGone(rule.Name, isReplaced, waiting)
 	if rule.Prune != nil && !isReplaced {
 		r.Engine.log.Warn(preview.Left, "rule", rule.Name)
@@ -285,9 +261,9 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 
 // wait has the rules that come or change wait for sources that they look into: see live.Preparer.Awaited.
 func (r *reload) wait() (all []*intake.Waiting) {
-	for _, in := range r.next.intakes {
+	for _, in := range r.next.Intakes {
 		all = append(all, intake.WaitForOthers(in, func(rule *live.Rule) bool {
-			return !slices.Contains(r.before.rules, rule) && len(rule.Preparer.Awaited()) > 0
+			return !slices.Contains(r.before.Rules, rule) && len(rule.Preparer.Awaited()) > 0
 		})...)
 	}
 	return all

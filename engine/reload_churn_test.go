@@ -93,7 +93,7 @@ func TestReloadWhileTheEngineStops(t *testing.T) {
 		time.Sleep(time.Duration(n) * 20 * time.Microsecond)
 		stop()
 		reloaded.Wait()
-		for _, r := range e.work().rules {
+		for _, r := range e.work().Rules {
 			end := e.begin()
 			if isOpen := r.Lane.Redrive(delivery.Letter{Delta: d}); isOpen {
 				t.Errorf("rule %s: its lane goes on", r.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
@@ -37,14 +38,14 @@ func (l *life) reload(e *Engine, manifests string, h live.Handler) (Reloaded, er
 	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]live.Handler{"record": h})
 	if err == nil {
 		ended()
-		err = e.work().awaitFollowing(ctx)
+		err = e.work().AwaitFollowing(ctx)
 	}
 	return done, err
 }
 
 // catchesUp reports whether a rule catches up, or may have to once the state is loaded.
 func catchesUp(e *Engine) bool {
-	return !e.hasLetters() || slices.ContainsFunc(e.work().intakes, (*intake.Intake).CatchesUp)
+	return !e.phase.Loaded.Load() || slices.ContainsFunc(e.work().Intakes, (*intake.Intake).CatchesUp)
 }
 
 // quiet waits until everything is ready and delivered.
@@ -52,7 +53,7 @@ func (l *life) quiet(e *Engine) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		status := e.Status()
-		isBehind := func(s SourceStatus) bool { return !s.Ready || s.Pending > 0 }
+		isBehind := func(s admin.SourceStatus) bool { return !s.Ready || s.Pending > 0 }
 		if !catchesUp(e) && !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(e.Status()) {
 			return
 		}
@@ -407,7 +408,7 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 		ended <- err
 	}()
 	stop()
-	if err := <-ended; !errors.Is(err, ErrStopping) {
+	if err := <-ended; !errors.Is(err, admin.ErrStopping) {
 		t.Errorf("a reload when the run ends: %v", err)
 	}
 }

@@ -119,13 +119,13 @@ func (e *Engine) load() (from loaded, err error) {
 	if from.cut.Informers, err = e.store.Informers(); err != nil {
 		return loaded{}, err
 	}
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		if from.snapshots[in], err = in.Saved(); err != nil {
 			return loaded{}, err
 		}
 		e.stepping.order(from.snapshots[in].Objects)
 	}
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		if from.waiting[r.ID], err = r.Keys(); err != nil {
 			return loaded{}, err
 		}
@@ -134,16 +134,16 @@ func (e *Engine) load() (from loaded, err error) {
 			return loaded{}, err
 		}
 	}
-	from.decision = resume.Decide(e.planned(), e.intakes().IDs(), from.cut)
+	from.decision = resume.Decide(e.planned(), e.present.Intakes().IDs(), from.cut)
 	return from, e.loadLeft(&from)
 }
 
 // loadLeft reads the objects of informers that rules have left.
 func (e *Engine) loadLeft(from *loaded) (err error) {
-	for _, in := range e.work().intakes { // others may still watch it
+	for _, in := range e.work().Intakes { // others may still watch it
 		from.left[in.ID] = from.snapshots[in]
 	}
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		for id := range from.decision.Left(r.ID) {
 			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
 				continue
@@ -172,7 +172,7 @@ func (e *Engine) resume(from loaded) {
 	end()
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		for _, k := range from.waiting[r.ID] {
 			r.Lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
@@ -181,26 +181,26 @@ func (e *Engine) resume(from loaded) {
 	}
 	e.takeNames(from)
 	end = e.begin()
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		r.ResumeGathered(from.gathered[r.ID], notesOf(r.ID, from.notes))
 	}
 	end()
 	objects := 0
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		objects += len(from.snapshots[in].Objects)
 		in.Resume(from.snapshots[in], from.decision)
 		in.Rounds.Restore(from.note, in.Informer.LastRound)
 	}
 	end = e.begin()
-	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
+	for _, in := range e.work().Intakes { // after everything that rules have seen was loaded
 		in.NoteResumed()
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		r.Memory.Loaded()
 	}
 	e.restoreCounts(from.notes)
-	for _, r := range e.work().rules {
+	for _, r := range e.work().Rules {
 		r.Pruning.Spares().Restore(notesOf(r.ID, from.notes))
 	}
 	end()
@@ -212,13 +212,13 @@ func (e *Engine) resume(from loaded) {
 
 // planned returns the plan in the form that resume.Decide takes.
 func (e *Engine) planned() []resume.Memory {
-	at := make(map[*live.Rule]map[string]string, len(e.work().rules))
-	rules := make([]resume.Memory, 0, len(e.work().rules))
-	for _, r := range e.work().rules {
+	at := make(map[*live.Rule]map[string]string, len(e.work().Rules))
+	rules := make([]resume.Memory, 0, len(e.work().Rules))
+	for _, r := range e.work().Rules {
 		at[r] = make(map[string]string)
 		rules = append(rules, resume.Memory{Name: r.ID, Resource: r.Resource(), Seen: at[r]})
 	}
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		for _, r := range in.Rules {
 			at[r][in.ID] = r.Membership()
 		}
@@ -229,8 +229,8 @@ func (e *Engine) planned() []resume.Memory {
 // part hands what rules had inside in informers that they have left to the intakes from which they will
 // learn of it: see parting.
 func (e *Engine) part(from loaded) *intake.Departures {
-	left := intake.NewDepartures(e.intakes)
-	for _, r := range e.work().rules {
+	left := intake.NewDepartures(e.present.Intakes)
+	for _, r := range e.work().Rules {
 		for id, verdict := range from.decision.Left(r.ID) {
 			snapshot := from.left[id]
 			var inside []*object.Object
@@ -259,7 +259,7 @@ func (e *Engine) drop(left *intake.Departures, from loaded) {
 	for _, gone := range from.decision.Gone {
 		live.DropRule(e.store, gone.Name)
 		maps.DeleteFunc(from.notes, func(id noteID, _ []byte) bool { return id.rule == gone.Name })
-		if r := e.work().byID(gone.Name); r != nil {
+		if r := e.work().ByID(gone.Name); r != nil {
 			r.OpenLanes()
 		}
 	}

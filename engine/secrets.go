@@ -1,48 +1,31 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/live"
-	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
 )
 
-// seesSecrets reports whether text of a Secret may appear in h's answers to events of the rule, or
-// in its reasons.
-func (w *work) seesSecrets(r *plan.Rule, h config.Handler) bool {
-	return isOfSecrets(r.Source) || slices.ContainsFunc(r.LooksInto, isOfSecrets) || w.readsSecrets(h)
-}
-
-func isOfSecrets(s *plan.Source) bool { return s.Resource == object.Secrets }
-
-// readsSecrets reports whether h may read a source of Secrets.
-func (w *work) readsSecrets(h config.Handler) bool {
-	return slices.ContainsFunc(h.Read, func(name config.Text) bool {
-		return slices.ContainsFunc(w.sources, func(s *live.Source) bool {
-			return s.Name == name.String() && isOfSecrets(s.Source)
-		})
-	})
-}
-
-// noteSecrets notes which handlers may see text of a Secret from now on. Everything that such a
-// handler says may quote it, also about an event of another rule.
-func (w *work) noteSecrets(handlers []config.Handler) {
-	for _, h := range handlers {
-		sees := w.readsSecrets(h) || slices.ContainsFunc(w.rules, func(r *live.Rule) bool {
-			return r.Handler == h.Name && w.seesSecrets(r.Rule, h)
-		})
-		if d := w.dispatcher(h.Name); d != nil && sees {
-			d.HasSecrets.Store(true)
+// Allow applies a new manifest h of a handler of the plan: the handler may change in the cluster
+// what h.Write grants. Until done is called, the old permissions hold as well. done(true) keeps the
+// new ones alone, done(false) the old ones alone.
+//
+// From now on, no answer is recorded that may hold text of a secret which the handler may read by
+// h.Read. Only one goroutine at a time may call Allow for one handler. A handler that had no Write
+// when the engine was made cannot get one: Allow then changes no permission.
+func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
+	e.work().NoteSecrets([]config.Handler{h})
+	for _, r := range e.work().Rules { // the old manifest or process makes nothing less secret
+		if r.Handler == h.Name && e.work().SeesSecrets(r.Rule, h) {
+			r.Preparer.Confidential.Store(true)
 		}
 	}
+	return e.parts.Acting.Allow(h)
 }
 
 // SeesSecrets reports whether a handler may have seen text of a Secret since it runs. It returns
 // true for a handler that the plan no longer has, because nobody knows.
 func (e *Engine) SeesSecrets(h live.Handler) bool {
-	for _, d := range e.work().dispatchers {
+	for _, d := range e.work().Dispatchers {
 		if d.Handler == h {
 			return d.HasSecrets.Load()
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
@@ -28,27 +29,6 @@ func TestSourceStatus(t *testing.T) {
 	}
 }
 
-// A source with several informers shows the one that is behind.
-func TestIsBehind(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		a, b string
-		want bool
-	}{
-		{"9", "10", true},
-		{"10", "9", false},
-		{"9", "9", false},
-		{"", "9", true},
-		{"9", "", false},
-		{"9", "x", false}, // on a server with other versions this is not known
-	}
-	for _, test := range tests {
-		if got := isBehind(test.a, test.b); got != test.want {
-			t.Errorf("isBehind(%q, %q) = %v", test.a, test.b, got)
-		}
-	}
-}
-
 // A rule whose source gives it nothing is not active, and says why.
 func TestRuleState(t *testing.T) {
 	t.Parallel()
@@ -57,27 +37,27 @@ func TestRuleState(t *testing.T) {
 	server.Forbid(configMaps, true)
 	record := newRecorder()
 	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
-	is := func(state RuleState, reason string) {
+	is := func(state admin.RuleState, reason string) {
 		t.Helper()
-		var got RuleStatus
+		var got admin.RuleStatus
 		poll(t, "the rule to be "+string(state)+": "+reason, func() bool {
 			got = e.Status().Rules[0]
 			return got.State == state && got.Reason == reason
 		})
 	}
-	is(RuleBlocked, "its source maps is forbidden")
+	is(admin.RuleBlocked, "its source maps is forbidden")
 	if err := e.SetPaused("whole", true); err != nil {
 		t.Fatal(err)
 	}
-	is(RulePaused, "its source maps is forbidden")
+	is(admin.RulePaused, "its source maps is forbidden")
 	if err := e.SetPaused("whole", false); err != nil {
 		t.Fatal(err)
 	}
 	server.Forbid(configMaps, false)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
-	is(RuleActive, "")
+	is(admin.RuleActive, "")
 	server.Withdraw(configMaps)
-	is(RuleBlocked, "its source maps is not served")
+	is(admin.RuleBlocked, "its source maps is not served")
 }
 
 // The status has the last failure of a rule's expressions, with its object.

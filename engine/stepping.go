@@ -79,20 +79,20 @@ func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Ste
 	if err != nil {
 		return nil, errors.Join(err, e.endState())
 	}
-	e.restored.Store(true)
+	e.phase.Loaded.Store(true)
 	s := &Stepper{engine: e}
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		s.hands = append(s.hands, Hand{
 			in.Informer.Selection(), in.Informer.Hand(), in.Informer.IsFixed(),
 		})
 	}
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		if then := in.OnceSettled(); then != nil {
 			on := []*source.Informer{in.Informer}
 			s.waits = append(s.waits, wait{on: on, awaits: live.IsUnsettled, then: then})
 		}
 	}
-	for _, w := range e.work().waiting {
+	for _, w := range e.work().Waiting {
 		s.waits = append(s.waits, wait{w.On, w.Awaits, w.Run})
 	}
 	return s, nil
@@ -117,12 +117,12 @@ func (s *Stepper) Hands() []Hand {
 // deliveries. It returns when something is due again; zero means never. Timers come on top of that.
 func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 	for {
-		now := s.engine.clock.Now()
+		now := s.engine.parts.Clock.Now()
 		due = time.Time{}
 		for _, h := range s.hands {
 			due = timing.Earlier(due, h.Tick())
 		}
-		for _, r := range s.engine.work().rules {
+		for _, r := range s.engine.work().Rules {
 			if r.Pruning != nil {
 				due = timing.Earlier(due, r.Pruning.Spared.Prune(ctx))
 			}
@@ -140,7 +140,7 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 	for delivered := true; delivered; {
 		delivered, due = false, time.Time{}
-		for _, d := range s.engine.work().dispatchers {
+		for _, d := range s.engine.work().Dispatchers {
 			next, ok := d.Step(ctx)
 			delivered = delivered || ok
 			due = timing.Earlier(due, next)
@@ -163,10 +163,10 @@ func (s *Stepper) Settle(ctx context.Context) {
 
 // Stop ends the engine, and writes its state.
 func (s *Stepper) Stop() error {
-	for _, r := range s.engine.work().rules {
+	for _, r := range s.engine.work().Rules {
 		r.Lane.Close()
 	}
-	s.engine.ended.Store(true)
+	s.engine.phase.Ended.Store(true)
 	return s.engine.endState()
 }
 

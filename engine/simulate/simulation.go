@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
@@ -97,9 +98,9 @@ func (s *Simulation) Events() []Event {
 }
 
 // Status reports what the engine does, as the daemon does. ok is false while it is stopped.
-func (s *Simulation) Status() (status engine.Status, ok bool) {
+func (s *Simulation) Status() (status admin.Status, ok bool) {
 	if s.stepper == nil {
-		return engine.Status{}, false
+		return admin.Status{}, false
 	}
 	return s.stepper.Engine().Status(), true
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
@@ -127,7 +128,7 @@ func (c *current) switchTo(
 	if err != nil {
 		c.handlers.abandon(next)
 		refused := &control.Error{Code: http.StatusConflict, Message: "nothing was changed: " + err.Error()}
-		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, engine.ErrStopping) ||
+		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, admin.ErrStopping) ||
 			errors.Is(err, context.DeadlineExceeded) {
 			refused.Code = mayPass
 		}

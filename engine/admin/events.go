@@ -1,11 +1,10 @@
-package engine
+package admin
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 
-	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -22,12 +21,12 @@ const MaxHappenings = 1000
 // They are the newest, or if after is not 0, the first ones after the Happening of that number. last
 // is the number to go on with. missed says that some after that number are forgotten. If there is no
 // such rule, the error wraps ErrNotFound.
-func (e *Engine) Happenings(rule string, after uint64) (
+func (d *Desk) Happenings(rule string, after uint64) (
 	all []Happening, last uint64, missed bool, err error,
 ) {
-	last = e.trail.Last() // those that come meanwhile come again
+	last = d.trail.Last() // those that come meanwhile come again
 	found := rule == ""
-	for _, r := range e.work().rules {
+	for _, r := range d.present.Work().Rules {
 		if rule != "" && r.Name != rule {
 			continue
 		}
@@ -56,16 +55,4 @@ func (e *Engine) Happenings(rule string, after uint64) (
 		last = all[len(all)-1].Number
 	}
 	return all, last, missed, nil
-}
-
-// observe makes the rules remember their actions.
-func (e *Engine) observe(next func(action.Done)) func(action.Done) {
-	return func(d action.Done) {
-		if r := e.maker(d.Rule); r != nil {
-			r.Trails.Acted.Add(d, e.clock.Now())
-		}
-		if next != nil {
-			next(d)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package engine
+package admin
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // ErrNotFound is wrapped by errors about a rule or dead letter that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// errNotRestored is the error of requests for dead letters before Run has read the saved ones.
-var errNotRestored = errors.New("the saved state is not loaded yet, " +
+// ErrNotRestored is the error of requests for dead letters before Run has read the saved ones.
+var ErrNotRestored = errors.New("the saved state is not loaded yet, " +
 	"because the API server has not identified the cluster: try again when it can be reached")
 
 // ErrStopping is the error of requests that come when nothing more is delivered, and perhaps nothing
@@ -27,19 +27,19 @@ var ErrStopping = errors.New("informd is stopping: try again when it has restart
 
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
 // saved ones.
-func (e *Engine) Letters() ([]delivery.Letter, error) {
-	if !e.hasLetters() {
-		return nil, errNotRestored
+func (d *Desk) Letters() ([]delivery.Letter, error) {
+	if !d.phase.Loaded.Load() {
+		return nil, ErrNotRestored
 	}
-	return e.dead.List(), nil
+	return d.dead.List(), nil
 }
 
 // Letter returns a dead letter, or an error that wraps ErrNotFound.
-func (e *Engine) Letter(id string) (delivery.Letter, error) {
-	if !e.hasLetters() {
-		return delivery.Letter{}, errNotRestored
+func (d *Desk) Letter(id string) (delivery.Letter, error) {
+	if !d.phase.Loaded.Load() {
+		return delivery.Letter{}, ErrNotRestored
 	}
-	letter, ok := e.dead.Get(id)
+	letter, ok := d.dead.Get(id)
 	if !ok {
 		return delivery.Letter{}, noLetter(id)
 	}
@@ -48,22 +48,20 @@ func (e *Engine) Letter(id string) (delivery.Letter, error) {
 
 func noLetter(id string) error { return fmt.Errorf("dead letter %q: %w", id, ErrNotFound) }
 
-func (e *Engine) hasLetters() bool { return e.store == nil || e.restored.Load() }
-
 // RetryLetter delivers a dead letter again, as dispatch.Lane.Redrive does. If there is no such
 // letter, the error wraps ErrNotFound. A letter that cannot be delivered stays where it is, for
 // example because its rule is gone.
-func (e *Engine) RetryLetter(id string) error {
+func (d *Desk) RetryLetter(id string) error {
 	for {
-		letter, err := e.Letter(id)
+		letter, err := d.Letter(id)
 		if err != nil {
 			return err
 		}
-		again, r, err := e.again(letter)
+		again, r, err := d.again(letter)
 		if err != nil {
 			return err
 		}
-		switch ok, err := e.redrive(r, again); {
+		switch ok, err := d.redrive(r, again); {
 		case ok || err != nil:
 			return err
 		case !r.Memory.Ended():
@@ -74,9 +72,9 @@ func (e *Engine) RetryLetter(id string) error {
 }
 
 // again returns a letter as it is delivered once more, and the rule that does so.
-func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *live.Rule, err error) {
+func (d *Desk) again(letter delivery.Letter) (again delivery.Letter, r *live.Rule, err error) {
 	id := letter.ID
-	switch r = e.targetOf(letter); {
+	switch r = d.present.TargetOf(letter); {
 	case r == nil:
 		return again, nil, fmt.Errorf("dead letter %q: there is no rule %q any more: "+
 			"drop the letter, or bring the rule back", id, letter.Rule)
@@ -91,32 +89,32 @@ func (e *Engine) again(letter delivery.Letter) (again delivery.Letter, r *live.R
 
 // redrive has a rule deliver a letter once more. If ok is false without an error, the rule's lane is
 // closed and the letter stays where it is.
-func (e *Engine) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error) {
-	defer e.begin()()
-	if e.ended.Load() {
+func (d *Desk) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error) {
+	defer d.begin()()
+	if d.phase.Ended.Load() {
 		return false, fmt.Errorf("dead letter %q: %w", again.ID, ErrStopping)
 	}
-	letter, ok := e.dead.Take(again.ID)
+	letter, ok := d.dead.Take(again.ID)
 	if !ok { // another request was quicker
 		return false, noLetter(again.ID)
 	}
 	if !r.Memory.Current().Redrive(again) {
-		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
+		_, err := d.dead.Add(letter) // into its own place, so nothing is evicted
 		return false, err
 	}
 	return true, nil
 }
 
 // DropLetter forgets a dead letter. If there is no such letter, the error wraps ErrNotFound.
-func (e *Engine) DropLetter(id string) error {
-	if _, err := e.Letter(id); err != nil {
+func (d *Desk) DropLetter(id string) error {
+	if _, err := d.Letter(id); err != nil {
 		return err
 	}
-	defer e.begin()()
-	if e.ended.Load() {
+	defer d.begin()()
+	if d.phase.Ended.Load() {
 		return fmt.Errorf("dead letter %q: %w", id, ErrStopping)
 	}
-	if _, ok := e.dead.Take(id); !ok {
+	if _, ok := d.dead.Take(id); !ok {
 		return noLetter(id)
 	}
 	return nil
@@ -124,13 +122,13 @@ func (e *Engine) DropLetter(id string) error {
 
 // SetPaused pauses or resumes a rule's deliveries: see dispatch.Lane.Pause. If there is no such
 // rule, the error wraps ErrNotFound.
-func (e *Engine) SetPaused(rule string, paused bool) error {
+func (d *Desk) SetPaused(rule string, paused bool) error {
 	for {
-		r := e.target(rule)
+		r := d.present.Target(rule)
 		if r == nil {
 			return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 		}
-		if ok, err := e.pause(r, paused); ok || err != nil {
+		if ok, err := d.pause(r, paused); ok || err != nil {
 			return err
 		}
 		// a Reload has just replaced the rule by another one of that name
@@ -138,9 +136,9 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 }
 
 // pause does the work of SetPaused. If ok is false without an error, the rule is gone.
-func (e *Engine) pause(r *live.Rule, paused bool) (ok bool, err error) {
-	defer e.begin()()
-	if e.ended.Load() {
+func (d *Desk) pause(r *live.Rule, paused bool) (ok bool, err error) {
+	defer d.begin()()
+	if d.phase.Ended.Load() {
 		return false, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
 	}
 	return r.Memory.Pause(paused), nil
@@ -149,23 +147,23 @@ func (e *Engine) pause(r *live.Rule, paused bool) (ok bool, err error) {
 // Written returns nil once a crash can no longer undo what RetryLetter, DropLetter, SetPaused and
 // Resync have changed: it is on the disk, or there is no state that it could be kept in. It does not
 // wait for a disk in trouble: then the error wraps state.ErrNotDurable.
-func (e *Engine) Written(ctx context.Context) error {
-	if e.store == nil {
+func (d *Desk) Written(ctx context.Context) error {
+	if d.store == nil {
 		return nil
 	}
-	return e.store.Written(ctx)
+	return d.store.Written(ctx)
 }
 
 // RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME,
 // NAME, or "" for all. It returns the number of objects. If there is no such rule, the error wraps
 // ErrNotFound. If nothing of the object waits, it is a *NotWaitingError.
-func (e *Engine) RetryRule(rule, object string) (n int, err error) {
+func (d *Desk) RetryRule(rule, object string) (n int, err error) {
 	for {
-		r := e.target(rule)
+		r := d.present.Target(rule)
 		switch {
 		case r == nil:
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
-		case e.ended.Load():
+		case d.phase.Ended.Load():
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 		}
 		n, err := retryNow(r.Memory.Current(), rule, object)
@@ -203,57 +201,4 @@ type NotWaitingError struct {
 // Error implements error.
 func (e *NotWaitingError) Error() string {
 	return fmt.Sprintf("nothing of %q waits for a retry of rule %q", e.Object, e.Rule)
-}
-
-// target returns the rule that an operator means by a name, or nil: that of the plan which is in
-// force once a Reload that is being carried out has ended. Such a rule may not have its own lane
-// yet: see memory.current. If the rule has ended when the request acts on it, a Reload has begun
-// meanwhile, and target returns another one.
-func (e *Engine) target(name string) *live.Rule {
-	if next := e.coming.Load(); next != nil {
-		return next.rule(name)
-	}
-	return e.work().rule(name)
-}
-
-// targetOf returns the rule that retries a letter, or nil. A Reload may be about to rename the
-// letter.
-func (e *Engine) targetOf(letter delivery.Letter) *live.Rule {
-	if r := e.target(letter.Rule); r != nil {
-		return r
-	}
-	w := e.coming.Load()
-	if w == nil {
-		w = e.work()
-	}
-	for _, r := range w.rules {
-		if r.Former != "" && r.Former == letter.Rule {
-			return r
-		}
-	}
-	return nil
-}
-
-// rule returns the rule with that name, or nil.
-func (e *Engine) rule(name string) *live.Rule { return e.work().rule(name) }
-
-// maker returns the rule that made an event under this name, or nil. What is in flight while a rule
-// is renamed has its former name. What is delivered while a Reload renames it may have the next one.
-func (e *Engine) maker(name string) *live.Rule {
-	next := e.coming.Load()
-	w := e.work()
-	if r := w.rule(name); r != nil {
-		return r
-	}
-	if next != nil {
-		if r := next.rule(name); r != nil {
-			return r
-		}
-	}
-	for _, r := range w.rules {
-		if r.Former != "" && r.Former == name {
-			return r
-		}
-	}
-	return nil
 }

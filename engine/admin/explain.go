@@ -1,4 +1,4 @@
-package engine
+package admin
 
 import (
 	"cmp"
@@ -21,20 +21,20 @@ import (
 // Explain says why a rule does, or does not, deliver anything about an object. mask returns the
 // JSON of a Secret without its values; nil shows them, and what may quote them. If there is no such
 // rule, the error wraps ErrNotFound. An object that does not exist is no error.
-func (e *Engine) Explain(
+func (d *Desk) Explain(
 	rule string, key delta.Key, mask func([]byte) json.RawMessage,
 ) (explain.Explanation, error) {
-	r := e.rule(rule)
+	r := d.rule(rule)
 	if r == nil {
 		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
 	if r.Source.IsRule() {
 		key = delta.Key{Name: r.Name}
 	}
-	known := e.look(r, key)
+	known := d.look(r, key)
 	c := explain.Case{
 		Rule: r.Rule, Key: key, Object: known.object, Follows: true, Mark: known.mark,
-		Caches: r.Preparer.Changes, Now: e.clock.Now(), Mask: mask,
+		Caches: r.Preparer.Changes, Now: d.clock.Now(), Mask: mask,
 	}
 	if n := len(known.changes); n > 0 {
 		c.Last = &known.changes[n-1]
@@ -48,7 +48,7 @@ func (e *Engine) Explain(
 	x := explain.Explain(c)
 	x.Since = r.Trails.Changes.Since(r.Trails.Began)
 	x.HasForgotten = x.Since.After(r.Trails.Began)
-	x.State, x.Reason = e.standing(r)
+	x.State, x.Reason = d.standing(r)
 	x.Next, x.IsScheduled = r.NextRound(), r.IsScheduled
 	if known.reason != "" {
 		x.Standing, x.Where, x.When = explain.Unknown, nil, nil
@@ -58,7 +58,7 @@ func (e *Engine) Explain(
 		x.Changes = append(x.Changes, happened(r.Name, &known.changes[i]))
 	}
 	x.Changes = x.Changes[max(0, len(x.Changes)-maxExplained):]
-	e.addDelivery(&x, r, known, attempts, mask != nil)
+	d.addDelivery(&x, r, known, attempts, mask != nil)
 	x.Conclude()
 	return x, nil
 }
@@ -77,14 +77,14 @@ type known struct {
 
 // look returns what a rule knows of an object. Between two steps of the informer, all of it belongs
 // to the same state of the object.
-func (e *Engine) look(r *live.Rule, key delta.Key) (k known) {
+func (d *Desk) look(r *live.Rule, key delta.Key) (k known) {
 	k.key, k.changes = key, r.Trails.Changes.Of(key)
-	if !e.hasLetters() { // intakes are Run's alone until the state is loaded
-		k.reason = errNotRestored.Error()
+	if !d.phase.Loaded.Load() { // intakes are Run's alone until the state is loaded
+		k.reason = ErrNotRestored.Error()
 		return k
 	}
 	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()
-	for _, in := range e.work().intakes {
+	for _, in := range d.present.Work().Intakes {
 		of := in.Informer.Selection().Namespace
 		if !slices.Contains(in.Rules, r) || of != "" && of != key.Namespace {
 			continue
@@ -114,7 +114,7 @@ func (e *Engine) look(r *live.Rule, key delta.Key) (k known) {
 }
 
 // standing returns the state of a rule, and the reason.
-func (e *Engine) standing(r *live.Rule) (state, reason string) {
+func (d *Desk) standing(r *live.Rule) (state, reason string) {
 	is, why := stateOf(r, statusOf(r.Own))
 	return string(is), why
 }
@@ -125,7 +125,7 @@ func happened(rule string, e *trail.Entry) explain.Happened {
 
 // addDelivery adds what the rule has counted, gathered, delivered and done. hides says that reasons
 // which may quote a Secret are not shown.
-func (e *Engine) addDelivery(
+func (d *Desk) addDelivery(
 	x *explain.Explanation, r *live.Rule, k known, attempts []trail.Entry, hides bool,
 ) {
 	key := k.key
@@ -145,7 +145,7 @@ func (e *Engine) addDelivery(
 		x.Delivery = &explain.Delivery{
 			Handler: r.HandlerName(), Waiting: now.Waiting, Paused: r.Lane.Paused(),
 			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, attempts, hides),
-			Slowed: strings.TrimPrefix(e.chasing(r.Name), "slowed: "),
+			Slowed: strings.TrimPrefix(d.chasing(r.Name), "slowed: "),
 		}
 		if d := &now.First; now.HasFirst {
 			x.Delivery.ID, x.Delivery.Event = r.Lane.ID(now), d.Delta.Type.String()
@@ -155,7 +155,7 @@ func (e *Engine) addDelivery(
 		n := len(x.Attempts)
 		x.Delivery.InFlight = now.InFlight && n > 0 && isUnderWay(x.Attempts[n-1].What)
 	}
-	e.addLetters(x, key, hides)
+	d.addLetters(x, key, hides)
 	done := r.Trails.Acted.List()
 	if n := len(attempts); n > 0 && len(done) == live.MaxActed {
 		x.ForgetsActions = done[0].Delivery == attempts[n-1].ID(r.Name)
@@ -221,18 +221,18 @@ func failureOf(r *live.Rule, key delta.Key, attempts []trail.Entry, hides bool) 
 }
 
 // chasing says why informd holds events of a rule back, or returns "".
-func (e *Engine) chasing(rule string) string {
-	w := e.work()
-	return e.acting.breaker.Chasing(rule, func(name string) bool {
-		return slices.ContainsFunc(w.rules, func(r *live.Rule) bool {
+func (d *Desk) chasing(rule string) string {
+	w := d.present.Work()
+	return d.acting.Chasing(rule, func(name string) bool {
+		return slices.ContainsFunc(w.Rules, func(r *live.Rule) bool {
 			return r.Name == name || r.Former == name
 		})
 	})
 }
 
 // addLetters adds the dead letters of an object.
-func (e *Engine) addLetters(x *explain.Explanation, key delta.Key, hides bool) {
-	letters, _ := e.Letters() // without them the answer is what it is
+func (d *Desk) addLetters(x *explain.Explanation, key delta.Key, hides bool) {
+	letters, _ := d.Letters() // without them the answer is what it is
 	for _, l := range letters {
 		isItem := slices.ContainsFunc(l.Items, func(i delivery.Item) bool {
 			return i.Delta.Key() == key

@@ -1,8 +1,7 @@
-package engine
+package running
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
 
@@ -15,61 +14,51 @@ import (
 
 // newPruning returns what a rule with prune does beside its deliveries, or nil if it does not prune.
 // old is the rule before, or nil.
-func newPruning(e *Engine, r, old *live.Rule) *live.Pruning {
+func (b *builder) newPruning(r, old *live.Rule) *live.Pruning {
 	if len(r.Prune) == 0 {
 		return nil
 	}
+	present := b.Present
 	of := &orphans.Rule{
 		Plan: r.Rule, ID: r.ID, Recipe: r.Preparer.Recipe, View: r.Own.View, Others: r.Preparer.Others,
 		Lane:    func() orphans.Lane { return r.Lane },
-		IsHeld:  func() bool { return isHeld(e.work(), r) },
+		IsHeld:  func() bool { return IsHeld(present.Work(), r) },
 		IsGone:  func() bool { return r.Memory.Ended() },
-		Depart:  func(ctx context.Context, gone []delta.Key) map[delta.Key]bool { return e.depart(ctx, r, gone) },
-		Offer:   func(key delta.Key, done func()) bool { return e.offerPrune(r, key, done) },
-		Cluster: e.acting.executor,
+		Depart:  func(ctx context.Context, gone []delta.Key) map[delta.Key]bool { return present.Depart(ctx, r, gone) },
+		Offer:   func(key delta.Key, done func()) bool { return b.offerPrune(r, key, done) },
+		Cluster: b.Acting,
 	}
 	p := &live.Pruning{Rule: of}
 	if old != nil && old.Pruning != nil {
 		p.Spared = old.Pruning.Spared
 	} else {
-		p.Spared = orphans.Spare(of, live.Notes{Store: e.store}, e.log, e.clock)
+		p.Spared = orphans.Spare(of, live.Notes{Store: b.Store}, b.Logger, b.Clock)
 	}
-	p.Orphans = orphans.New(of, p.Spared, e.log, e.clock)
+	p.Orphans = orphans.New(of, p.Spared, b.Logger, b.Clock)
 	return p
 }
 
-// notesOf returns the notes of one rule, by name.
-func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		for id, value := range notes {
-			if id.rule == rule && !yield(id.name, value) {
-				return
-			}
-		}
-	}
-}
-
-// isHeld reports whether a rule waits for sources, or catches up.
-func isHeld(w *work, r *live.Rule) bool {
+// IsHeld reports whether a rule waits for sources, or catches up.
+func IsHeld(w *Work, r *live.Rule) bool {
 	if r.IsHeld() {
 		return true
 	}
 	isHeld := false
-	for _, in := range w.intakes {
+	for _, in := range w.Intakes {
 		isHeld = isHeld || slices.Contains(in.Rules, r) && in.IsCatchingUp()
 	}
 	return isHeld
 }
 
-// depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
+// Depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
 // those that the rule has learned of. It leaves out objects that the informer knows: they came
 // meanwhile. It works in turns between the steps of the informers. If ctx ends, or the rule changes, it
 // returns early.
-func (e *Engine) depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
+func (p *Present) Depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
 	keys := make(map[*intake.Intake][]string)
 	for _, key := range gone {
-		if in, _ := e.intakes().Of(r, key); in != nil {
+		if in, _ := p.Intakes().Of(r, key); in != nil {
 			keys[in] = append(keys[in], key.String())
 		}
 	}
@@ -92,17 +81,17 @@ func (e *Engine) depart(ctx context.Context, r *live.Rule, gone []delta.Key) map
 
 // offerPrune has a rule prune for an object that it has spared, unless that has come back, and calls
 // done in the same cut. It returns false if the rule is gone.
-func (e *Engine) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
-	in, _ := e.intakes().Of(r, key)
+func (p *Parts) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
+	in, _ := p.Present.Intakes().Of(r, key)
 	if in == nil {
 		return false
 	}
 	in.Look(func(in *intake.Intake, _ func(string) *object.Object) {
-		if e.store != nil {
-			e.store.Pace()
+		if p.Store != nil {
+			p.Store.Pace()
 		}
-		defer e.begin()()
-		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, e.clock.Now()) {
+		defer live.Notes{Store: p.Store}.Begin()()
+		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, p.Clock.Now()) {
 			d := r.Pruning.Rule.Late(key)
 			r.Stamp(&d)
 			r.Lane.OfferActions(d)

@@ -1,4 +1,6 @@
-package engine
+// Package acting changes the cluster for rules and handlers: it says what each of them may do, has it done,
+// and recognizes what a rule has done itself.
+package acting
 
 import (
 	"cmp"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -14,10 +17,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
@@ -25,42 +29,87 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// acting performs actions in the cluster, for all handlers and rules.
-type acting struct {
-	executor *action.Executor
-	writes   *action.Writes
-	breaker  *action.Breaker
-	dryRun   bool
-	stepping *Stepping // performs the actions, unless it is nil
-	log      *slog.Logger
+// Acting performs actions in the cluster, for all handlers and rules. It is safe for concurrent use.
+type Acting struct {
+	*action.Executor
+	options Options
+	Writes  *action.Writes // what rules have written lately
+	breaker *action.Breaker
 
 	mu sync.Mutex // guards policies; a leaf
 	// by handler: those with a spec.access.write
 	policies map[string]*atomic.Pointer[action.Policy]
 }
 
-func newActing(cluster Cluster, o Options) (*acting, error) {
+// Options say how to act. All but Observer and Perform are set.
+type Options struct {
+	Config    *rest.Config
+	HTTP      *http.Client
+	Discovery discovery.DiscoveryInterface
+	Logger    *slog.Logger
+	Clock     clock.PassiveClock
+	// Rule returns the rule that made an event under this name, or nil.
+	Rule func(name string) *live.Rule
+	// Observer, if not nil, gets each action that was performed, concurrently. Its rule remembers it as well.
+	Observer func(action.Done)
+	// DryRun logs what actions would change instead of performing them.
+	DryRun bool
+	// Perform, if not nil, gets the actions in place of the cluster.
+	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
+}
+
+// New returns an Acting. It asks the cluster for nothing.
+func New(o Options) (*Acting, error) {
 	writes := action.NewWrites()
-	resources := discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery)
-	options := action.Options{Logger: o.Logger, Observer: o.Acted, Writes: writes}
-	executor, err := action.New(cluster.Config, cluster.HTTP, resources, o.Clock.Now, options)
+	resources := discovery.ToServerResourcesInterfaceWithContext(o.Discovery)
+	observer := func(d action.Done) {
+		if r := o.Rule(d.Rule); r != nil {
+			r.Trails.Acted.Add(d, o.Clock.Now())
+		}
+		if o.Observer != nil {
+			o.Observer(d)
+		}
+	}
+	options := action.Options{Logger: o.Logger, Observer: observer, Writes: writes}
+	executor, err := action.New(o.Config, o.HTTP, resources, o.Clock.Now, options)
 	if err != nil {
 		return nil, err
 	}
-	return &acting{
-		executor: executor, writes: writes,
-		breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger),
-		dryRun:  o.DryRun, stepping: o.Stepping, log: o.Logger,
+	return &Acting{
+		Executor: executor, options: o, Writes: writes,
+		breaker:  action.NewBreaker(writes, o.Clock.Now, o.Logger),
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
 }
 
-// longPrune is how many deletions make a prune that takes more than a moment.
-const longPrune = 100
+// Configure sets what a lane needs if its rule has actions, or a handler h that may change the cluster. The
+// lane then recognizes the rule's own changes, unless the rule asks for them.
+func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handler) {
+	if r.Actions == nil && len(h.Write) == 0 {
+		return
+	}
+	o.Acts, o.ActsItself = true, r.Actions != nil
+	if o.ActsItself && r.Handler != "" {
+		o.Actor = a.OfRules()
+	}
+	if !r.OwnChanges {
+		r.KnowsOwn = true
+		o.Own = own{a.Writes, r.Source.Resource, r.Name, r.Former}
+	}
+}
 
-// pruning says how far a long prune of a rule is, or returns "".
-func (a *acting) pruning(rule string) string {
-	if done, of := a.executor.Pruning(rule); of > longPrune {
+// Chasing says why events of a rule are held back, or returns "". isRule reports whether a rule of that name
+// exists.
+func (a *Acting) Chasing(rule string, isRule func(name string) bool) string {
+	return a.breaker.Chasing(rule, isRule)
+}
+
+// LongPrune is how many deletions make a prune that takes more than a moment.
+const LongPrune = 100
+
+// Progress says how far a long prune of a rule is, or returns "".
+func (a *Acting) Progress(rule string) string {
+	if done, of := a.Executor.Pruning(rule); of > LongPrune {
 		return fmt.Sprintf("prunes: %d of %d objects", done, of)
 	}
 	return ""
@@ -68,15 +117,14 @@ func (a *acting) pruning(rule string) string {
 
 // actor implements dispatch.Actor for one handler, or for the rules' own actions.
 type actor struct {
-	*acting
+	*Acting
 	handler string // empty if rules act themselves
-	rule    func(name string) *live.Rule
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
-// of returns the actor of a handler. If the handler lacks a permission, the error names the
+// Of returns the actor of a handler. If the handler lacks a permission, the error names the
 // manifest line that would grant it.
-func (a *acting) of(h config.Handler, named func(string) *live.Rule) *actor {
+func (a *Acting) Of(h config.Handler) dispatch.Actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
 	a.mu.Lock()
@@ -86,9 +134,9 @@ func (a *acting) of(h config.Handler, named func(string) *live.Rule) *actor {
 		a.policies[h.Name] = policy
 	}
 	check := func(by action.By, ev *handler.Event, actions []handler.Action) error {
-		return a.executor.Check(*policy.Load(), by, ev, actions)
+		return a.Executor.Check(*policy.Load(), by, ev, actions)
 	}
-	return &actor{acting: a, handler: h.Name, rule: named, check: check}
+	return &actor{Acting: a, handler: h.Name, check: check}
 }
 
 func policyOf(h config.Handler) *action.Policy {
@@ -102,23 +150,14 @@ func policyOf(h config.Handler) *action.Policy {
 	return policy
 }
 
-// Allow applies a new manifest h of a handler of the plan: the handler may change in the cluster
-// what h.Write grants. Until done is called, the old permissions hold as well. done(true) keeps the
-// new ones alone, done(false) the old ones alone.
-//
-// From now on, no answer is recorded that may hold text of a secret which the handler may read by
-// h.Read. Only one goroutine at a time may call Allow for one handler. A handler that had no Write
-// when the engine was made cannot get one: Allow then changes no permission.
-func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
-	e.work().noteSecrets([]config.Handler{h})
-	for _, r := range e.work().rules { // the old manifest or process makes nothing less secret
-		if r.Handler == h.Name && e.work().seesSecrets(r.Rule, h) {
-			r.Preparer.Confidential.Store(true)
-		}
-	}
-	e.acting.mu.Lock()
-	policy := e.acting.policies[h.Name]
-	e.acting.mu.Unlock()
+// Allow applies a new manifest h of a handler: the handler may change in the cluster what h.Write grants.
+// Until done is called, the old permissions hold as well. done(true) keeps the new ones alone, done(false)
+// the old ones alone. A handler that had no Write when Of made its actor cannot get one: Allow then changes
+// nothing.
+func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
+	a.mu.Lock()
+	policy := a.policies[h.Name]
+	a.mu.Unlock()
 	if policy == nil {
 		return func(bool) {}
 	}
@@ -134,11 +173,11 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	}
 }
 
-// ofRules returns the actor of rules' own actions. It allows what the rules say now, because
+// OfRules returns the actor of rules' own actions. It allows what the rules say now, because
 // actions recorded before a restart may come from older rules.
-func (a *acting) ofRules(named func(string) *live.Rule) *actor {
+func (a *Acting) OfRules() dispatch.Actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
-		r := named(by.Rule)
+		r := a.options.Rule(by.Rule)
 		for _, one := range actions {
 			if action.IsBreak(one) {
 				continue
@@ -151,11 +190,11 @@ func (a *acting) ofRules(named func(string) *live.Rule) *actor {
 		}
 		return action.ValidateOwn(actions)
 	}
-	return &actor{acting: a, rule: named, check: check}
+	return &actor{Acting: a, check: check}
 }
 
 func (a *actor) by(ev *handler.Event) action.By {
-	r := a.rule(ev.Rule)
+	r := a.options.Rule(ev.Rule)
 	by := action.By{
 		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.Preparer.IsConfidential(),
 	}
@@ -172,15 +211,15 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 
 // Do implements dispatch.Actor.
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
-	if a.stepping != nil {
-		return a.stepping.Perform(a.by(ev), ev, actions)
+	if a.options.Perform != nil {
+		return a.options.Perform(a.by(ev), ev, actions)
 	}
-	if a.dryRun {
+	if a.options.DryRun {
 		by := a.by(ev)
-		a.executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })
+		a.Executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })
 		return nil
 	}
-	err := a.executor.Do(ctx, a.by(ev), ev, actions)
+	err := a.Executor.Do(ctx, a.by(ev), ev, actions)
 	if err != nil && a.handler == "" && !action.Quotes(err) {
 		err = dispatch.Plain(err)
 	}
@@ -194,8 +233,8 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 func (a *actor) DoSeen(
 	ctx context.Context, ev *handler.Event, actions []handler.Action,
 ) (trail.Verdict, error) {
-	r := a.rule(ev.Rule)
-	if r == nil || a.handler != "" || a.dryRun || a.stepping != nil {
+	r := a.options.Rule(ev.Rule)
+	if r == nil || a.handler != "" || a.options.DryRun || a.options.Perform != nil {
 		return 0, a.Do(ctx, ev, actions)
 	}
 	of := r.Trails.Acted
@@ -227,7 +266,7 @@ func (a *actor) preview(by action.By, ev *handler.Event, p action.Preview) {
 	if len(p.Diff) > 0 {
 		attrs = append(attrs, "diff", strings.Join(p.Diff, "\n"))
 	}
-	a.log.Log(context.Background(), level, "would act", attrs...)
+	a.options.Logger.Log(context.Background(), level, "would act", attrs...)
 }
 
 // outcome names the result of an action that was not performed.
@@ -246,27 +285,4 @@ func outcome(p action.Preview) string {
 // Delay implements dispatch.Actor.
 func (a *actor) Delay(ctx context.Context, ev *handler.Event) time.Duration {
 	return a.breaker.Delay(ctx, ev.Rule, ev)
-}
-
-// own implements dispatch.Own for one rule.
-type own struct {
-	writes   *action.Writes
-	resource schema.GroupVersionResource
-	rule     string
-	former   string // the name that it had, or empty
-}
-
-// Mine implements dispatch.Own.
-func (o own) Mine(key delta.Key, version string) bool {
-	return o.writes.Made(o.resource, key, o.rule, version) ||
-		o.former != "" && o.writes.Made(o.resource, key, o.former, version)
-}
-
-// Begun implements dispatch.Own.
-func (o own) Begun() uint64 { return o.writes.Begun() }
-
-// Writing implements dispatch.Own.
-func (o own) Writing(key delta.Key, first uint64) bool {
-	return o.writes.Writing(o.resource, key, o.rule, first) ||
-		o.former != "" && o.writes.Writing(o.resource, key, o.former, first)
 }

@@ -1,13 +1,16 @@
-package engine
+package running
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 
+	"k8s.io/utils/clock"
+
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/intake"
@@ -15,158 +18,84 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/prepare"
-	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/tally"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// work is a plan at work: what runs for its sources, rules, handlers and informers. Once the engine
-// has taken it up, its lists do not change: Reload makes another work, which shares with it
-// everything that stays.
-type work struct {
-	sources     []*live.Source // those of rules without a source last
-	rules       []*live.Rule
-	dispatchers []*live.Dispatcher
-	intakes     intake.Set
-	waiting     []*intake.Waiting
-	metrics     []*live.Metric // of manifests
+// Parts are what all works of an engine are made of.
+type Parts struct {
+	Logger  *slog.Logger
+	Clock   clock.PassiveClock
+	Store   *state.Store // nil: nothing is kept
+	Acting  *acting.Acting
+	Trail   *trail.Counter
+	Present *Present
+	Intake  intake.Options
+	// dispatch has the options of dispatchers, but for the actor, and letters is where dead letters go.
+	Dispatch dispatch.Options
+	Letters  dispatch.DeadLetters
+	Adapt    func(*dispatch.LaneOptions) // adapts those of a lane
+	// failed returns what gets the failures of a rule, an index or a metric, which attrs name.
+	Failed func(attrs []any) func(live.ExpressionFailure)
 }
 
-// rule returns the rule with that name, or nil.
-func (w *work) rule(name string) *live.Rule {
-	for _, r := range w.rules {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
-}
-
-// byID returns the rule with that id, or nil.
-func (w *work) byID(id string) *live.Rule {
-	for _, r := range w.rules {
-		if r.ID == id {
-			return r
-		}
-	}
-	return nil
-}
-
-// source returns the source with that name, or nil.
-func (w *work) source(name string) *live.Source {
-	for _, s := range w.sources {
-		if s.Name == name && !s.IsRule() {
-			return s
-		}
-	}
-	return nil
-}
-
-// dispatcher returns that of a handler, or nil. "" means that of the rules' own actions.
-func (w *work) dispatcher(handler string) *live.Dispatcher {
-	for _, d := range w.dispatchers {
-		if d.Name == handler || handler == "" && d.Handler == nil {
-			return d
-		}
-	}
-	return nil
-}
-
-// intake returns that of an informer with the selection of planned, or nil.
-func (w *work) intake(planned *plan.Informer) *intake.Intake {
-	for _, in := range w.intakes {
-		isFixed := in.Planned.Fixed != nil
-		if in.Planned.Selection == planned.Selection && isFixed == (planned.Fixed != nil) {
-			return in
-		}
-	}
-	return nil
-}
-
-// build makes the work of a plan. It shares with before, which is nil at the start, what is the
+// Build makes the work of a plan. It shares with before, which is nil at the start, what is the
 // same in both. handlers has one Handler for each handler of the plan. What runs is not touched:
 // if build fails, nothing has changed.
-func (e *Engine) build(p *plan.Plan, handlers map[string]live.Handler, before *work) (*work, error) {
+func (p *Parts) Build(of *plan.Plan, handlers map[string]live.Handler, before *Work) (*Work, error) {
 	isStart := before == nil
 	if isStart {
-		before = new(work)
+		before = new(Work)
 	}
 	b := &builder{
-		Engine: e, plan: p, handlers: handlers, before: before, next: new(work), isStart: isStart,
+		Parts: p, plan: of, handlers: handlers, before: before, next: new(Work), isStart: isStart,
 		sources: make(map[*plan.Source]*live.Source),
 		rules:   make(map[*plan.Rule]*live.Rule),
 		intakes: make(map[*plan.Informer]*intake.Intake),
 		metrics: make(map[*plan.Metric]*live.Metric),
-		intake: intake.Options{
-			Clock: e.clock, Informers: e.informers, Moments: e.moments, Store: e.store, Dead: e.dead,
-			Turn: e.options.catchUpTurn, IsStepped: e.stepping != nil,
-		},
 	}
-	for _, h := range p.Handlers {
+	for _, h := range of.Handlers {
 		if handlers[h.Name] == nil {
 			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
 		}
 	}
 	if err := b.addIntakes(); err != nil {
-		e.abandon(b.next)
+		p.Abandon(b.next)
 		return nil, err
 	}
 	b.addDispatchers()
 	b.addMetrics()
-	for _, r := range p.Rules {
+	for _, r := range of.Rules {
 		b.addRule(r)
 	}
-	for _, in := range b.next.intakes {
+	for _, in := range b.next.Intakes {
 		b.bind(in)
 	}
-	b.next.noteSecrets(p.Handlers)
+	b.next.NoteSecrets(of.Handlers)
 	return b.next, nil
 }
 
-// sourceNames returns the names of the sources of a work that look at an informer.
-func sourceNames(w *work, of *source.Informer) (names []string) {
-	for _, s := range w.sources {
-		if !s.IsRule() && slices.Contains(s.View.Informers(), of) {
-			names = append(names, s.Name)
+// Abandon stops the informers of a work that is not taken up.
+func (p *Parts) Abandon(w *Work) {
+	for _, in := range w.Intakes {
+		if in.IsNew() {
+			p.Intake.Informers.Stop(in.Informer)
 		}
 	}
-	return names
-}
-
-// keepsTooLittle reports whether an informer has to keep more of its objects for a plan.
-func keepsTooLittle(in *intake.Intake, planned *plan.Informer) bool {
-	return !resume.Covers(resume.Kept(in.Informer.Kept()), planned.Keep)
-}
-
-// widen makes informers that stay keep what a plan needs of their objects. To the rules that run,
-// nothing changes.
-func (w *work) widen(ctx context.Context, p *plan.Plan) error {
-	for _, planned := range p.AllInformers() {
-		in := w.intake(planned)
-		if in == nil || !keepsTooLittle(in, planned) {
-			continue
-		}
-		if err := in.Informer.Widen(ctx, planned.Keep); err != nil {
-			state, reason := in.Informer.State()
-			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.Informer), ", "),
-				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
-		}
-	}
-	return nil
 }
 
 // builder builds a work.
 type builder struct {
-	*Engine
+	*Parts
 	plan     *plan.Plan
 	handlers map[string]live.Handler
-	before   *work
-	next     *work
+	before   *Work
+	next     *Work
 	isStart  bool
-	intake   intake.Options
 
 	// by their parts of the plan
 	sources map[*plan.Source]*live.Source
@@ -179,9 +108,9 @@ type builder struct {
 // informers. An intake of an informer that stays is a new one for the same informer.
 func (b *builder) addIntakes() error {
 	for _, planned := range b.plan.AllInformers() {
-		in := intake.New(b.intake, planned, b.before.intake(planned))
+		in := intake.New(b.Intake, planned, b.before.Intake(planned))
 		b.intakes[planned] = in
-		b.next.intakes = append(b.next.intakes, in)
+		b.next.Intakes = append(b.next.Intakes, in)
 	}
 	for _, s := range slices.Concat(b.plan.Sources, b.plan.Alone) {
 		running := &live.Source{Source: s}
@@ -206,7 +135,7 @@ func (b *builder) addIntakes() error {
 			running = same
 		}
 		b.sources[s] = running
-		b.next.sources = append(b.next.sources, running)
+		b.next.Sources = append(b.next.Sources, running)
 	}
 	for _, planned := range b.plan.Informers {
 		if in := b.intakes[planned]; in.IsNew() {
@@ -218,7 +147,7 @@ func (b *builder) addIntakes() error {
 
 // same returns the source of before that does the same as this one, or nil.
 func (b *builder) same(s *live.Source) *live.Source {
-	for _, old := range b.before.sources {
+	for _, old := range b.before.Sources {
 		if old.Digest == s.Digest && slices.Equal(old.View.Informers(), s.View.Informers()) {
 			return old
 		}
@@ -229,45 +158,38 @@ func (b *builder) same(s *live.Source) *live.Source {
 func (b *builder) addDispatchers() {
 	for _, h := range b.plan.Handlers {
 		implementation, digest := b.handlers[h.Name], plan.DigestOf(h)
-		old := b.before.dispatcher(h.Name)
+		old := b.before.Dispatcher(h.Name)
 		if old != nil && old.Digest == digest && old.Handler == implementation {
-			b.next.dispatchers = append(b.next.dispatchers, old)
+			b.next.Dispatchers = append(b.next.Dispatchers, old)
 			continue
 		}
 		d := b.newDispatcher(dispatch.Recipient{
 			Name: h.Name, Handler: implementation,
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
-			IsDry: b.options.DryRun && h.Builtin != "log", // the daemon runs no other
-		}, b.acting.of(h, b.maker))
+			IsDry: b.Dispatch.ActsDry && h.Builtin != "log", // the daemon runs no other
+		}, b.Acting.Of(h))
 		d.Handler, d.Digest = implementation, digest
-		b.next.dispatchers = append(b.next.dispatchers, d)
+		b.next.Dispatchers = append(b.next.Dispatchers, d)
 	}
 	if !slices.ContainsFunc(b.plan.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
 		return
 	}
-	d := b.before.dispatcher("")
+	d := b.before.Dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
-		d = b.newDispatcher(itself, b.acting.ofRules(b.maker))
+		d = b.newDispatcher(itself, b.Acting.OfRules())
 	}
-	b.next.dispatchers = append(b.next.dispatchers, d)
+	b.next.Dispatchers = append(b.next.Dispatchers, d)
 }
 
 // ownActions bounds how many rules' own actions run at once.
 const ownActions = 16
 
-func (e *Engine) newDispatcher(h dispatch.Recipient, a *actor) *live.Dispatcher {
-	o := &e.options
-	options := dispatch.Options{
-		Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Actor: a,
-		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout, ActsDry: o.DryRun,
-	}
-	if o.State != nil {
-		options.Journal = o.State
-	}
-	o.Stepping.step(&options)
-	return &live.Dispatcher{Dispatcher: dispatch.New(h, o.Stepping.letters(e.dead), options), Name: h.Name}
+func (b *builder) newDispatcher(h dispatch.Recipient, a dispatch.Actor) *live.Dispatcher {
+	options := b.Dispatch
+	options.Actor = a
+	return &live.Dispatcher{Dispatcher: dispatch.New(h, b.Letters, options), Name: h.Name}
 }
 
 func retry(h config.Handler) dispatch.Retry {
@@ -284,10 +206,10 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.dispatcher(r.Handler), b.before.became(r)
+	to, old := b.next.Dispatcher(r.Handler), b.before.Became(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
-		b.next.rules = append(b.next.rules, old)
+		b.next.Rules = append(b.next.Rules, old)
 		return
 	}
 	if old != nil && old.Resource() != object.ResourceName(r.Source.Resource) {
@@ -295,7 +217,7 @@ func (b *builder) addRule(r *plan.Rule) {
 	}
 	running := b.newRule(r, to, old)
 	b.rules[r] = running
-	b.next.rules = append(b.next.rules, running)
+	b.next.Rules = append(b.next.Rules, running)
 }
 
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
@@ -318,7 +240,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 		r = &same
 	}
 	failures := b.newFailures("rule", r.Name)
-	trails := live.NewTrails(&b.trail, len(b.plan.Rules), b.clock.Now())
+	trails := live.NewTrails(b.Trail, len(b.plan.Rules), b.Clock.Now())
 	if old != nil {
 		trails = old.Trails
 		failures.Continues(old.Failures)
@@ -334,7 +256,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 		Own: b.sources[r.Source], To: to, Before: old, Trails: trails,
 	}
 	if old == nil {
-		running.Memory = live.NewMemory(b.store, running)
+		running.Memory = live.NewMemory(b.Store, running)
 	} else {
 		running.Memory = old.Memory
 	}
@@ -350,9 +272,9 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	if running.Tally != nil {
 		options.Count = running.CountDecided
 	}
-	b.stepping.keepAll(&options)
-	b.addActions(running, h, &options)
-	if b.store != nil {
+	b.Adapt(&options)
+	b.Acting.Configure(&options, running, h)
+	if b.Store != nil {
 		options.Store = running.KeepLane()
 	}
 	switch {
@@ -361,7 +283,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	case old != nil && old.Gathers():
 		options.Gathering = running.Gathering(true)
 	}
-	running.Pruning = newPruning(b.Engine, running, old)
+	running.Pruning = b.newPruning(running, old)
 	p.Pruning = running.Pruning
 	if old != nil {
 		running.Options = options
@@ -382,7 +304,7 @@ func (b *builder) bind(in *intake.Intake) {
 	in.AddGauges(b.metrics, b.rules)
 	if b.isStart {
 		all := func(*live.Rule) bool { return true }
-		b.next.waiting = append(b.next.waiting, intake.WaitForOthers(in, all)...)
+		b.next.Waiting = append(b.next.Waiting, intake.WaitForOthers(in, all)...)
 	}
 }
 
@@ -390,7 +312,7 @@ func (b *builder) bind(in *intake.Intake) {
 func (b *builder) newPreparer(
 	r *plan.Rule, h config.Handler, failures *live.Failures, trails live.Trails,
 ) *live.Preparer {
-	e, own := b.Engine, b.sources[r.Source].View
+	own := b.sources[r.Source].View
 	p := &live.Preparer{
 		Recipe: prepare.New(r, func(name string) prepare.Source {
 			if name == r.Source.Name {
@@ -398,28 +320,28 @@ func (b *builder) newPreparer(
 			}
 			return b.next.source(name).View
 		}),
-		Rule: r, Clock: e.clock, View: own, Failures: failures, Trails: trails,
+		Rule: r, Clock: b.Clock, View: own, Failures: failures, Trails: trails,
 		MayAct: r.Actions != nil || len(h.Write) > 0,
 	}
 	for _, s := range r.LooksInto {
 		p.Others = append(p.Others, b.sources[s].View)
 	}
-	p.Confidential.Store(b.next.seesSecrets(r, h))
+	p.Confidential.Store(b.next.SeesSecrets(r, h))
 	p.Exists = func(ctx context.Context, key delta.Key) (bool, error) {
-		return e.acting.executor.Exists(ctx, r.Source.Resource, key)
+		return b.Acting.Exists(ctx, r.Source.Resource, key)
 	}
 	return p
 }
 
 // newFailures returns the failures of a rule, an index or a metric. attrs name it in the log.
 func (b *builder) newFailures(attrs ...any) *live.Failures {
-	return live.NewFailures(b.log, b.clock, b.stepping.failed(attrs), attrs...)
+	return live.NewFailures(b.Logger, b.Clock, b.Failed(attrs), attrs...)
 }
 
 // newTally returns what counts the matches of a rule, or nil if the rule has no count.
-func (e *Engine) newTally(id string, c *rule.Count) *tally.Tally {
-	if e.store == nil {
+func (b *builder) newTally(id string, c *rule.Count) *tally.Tally {
+	if b.Store == nil {
 		return tally.New(id, c, nil)
 	}
-	return tally.New(id, c, e.store)
+	return tally.New(id, c, b.Store)
 }

@@ -1,4 +1,4 @@
-package engine
+package admin
 
 import (
 	"cmp"
@@ -78,6 +78,21 @@ type RuleStatus struct {
 	// rule did not make them itself. What count, group and actions make of them comes after that.
 	Matches uint64
 	Errors  uint64 // changes for which one of its expressions failed
+	RuleTimes
+	// LastError is the last failure that Errors counts, or nil.
+	LastError *live.ExpressionFailure
+	Own       uint64 // changes that it made itself, which were not delivered to it
+	// Acted is for how many events it performed actions of its own, and Idle for how many it had none to
+	// perform: each if was false, or its forEach empty.
+	Acted, Idle uint64
+	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
+	// empty. It omits a reason that may quote a secret.
+	Failure string
+	Queue   queue.Stats
+}
+
+// RuleTimes is what a rule does in time, and what waits for that.
+type RuleTimes struct {
 	// Pending is how many objects wait to become members in time, and NextDue when the first of them
 	// does. It is zero if none waits.
 	Pending int
@@ -93,16 +108,6 @@ type RuleStatus struct {
 	NextRound time.Time
 	// IsScheduled says that NextRound is a moment of the rule's schedule.
 	IsScheduled bool
-	// LastError is the last failure that Errors counts, or nil.
-	LastError *live.ExpressionFailure
-	Own       uint64 // changes that it made itself, which were not delivered to it
-	// Acted is for how many events it performed actions of its own, and Idle for how many it had none to
-	// perform: each if was false, or its forEach empty.
-	Acted, Idle uint64
-	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
-	// empty. It omits a reason that may quote a secret.
-	Failure string
-	Queue   queue.Stats
 }
 
 // RuleState is the condition of a rule.
@@ -123,43 +128,46 @@ type HandlerStatus struct {
 }
 
 // Status returns the current state.
-func (e *Engine) Status() Status {
+func (d *Desk) Status() Status {
 	status := Status{
-		DeadLetters: e.dead.Stats(), IsLoading: !e.hasLetters(), IsStopping: e.stopping.Load(),
+		DeadLetters: d.dead.Stats(), IsLoading: !d.phase.Loaded.Load(), IsStopping: d.phase.Stopping.Load(),
 	}
-	if e.store != nil {
-		s := e.store.Status()
+	if d.store != nil {
+		s := d.store.Status()
 		status.State = &s
 	}
-	now := e.work()
-	sources := make(map[*live.Source]SourceStatus, len(now.sources))
-	for _, s := range now.sources {
+	now := d.present.Work()
+	sources := make(map[*live.Source]SourceStatus, len(now.Sources))
+	for _, s := range now.Sources {
 		one := statusOf(s)
 		sources[s] = one
 		if !s.IsRule() {
 			status.Sources = append(status.Sources, one)
 		}
 	}
-	for _, r := range now.rules {
+	for _, r := range now.Rules {
 		state, reason := stateOf(r, sources[r.Own])
 		pending, next := r.Timed.Stats()
 		gathered, due := r.Lane.Gathered()
 		acted, idle := r.Lane.Acted()
-		chasing := e.chasing(r.Name)
+		chasing := d.chasing(r.Name)
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(), Paused: r.Lane.Paused(),
 			State: state, Slowed: chasing != "",
-			Reason:  cmp.Or(reason, chasing, e.acting.pruning(r.Name), r.Pruning.Reason()),
+			Reason:  cmp.Or(reason, chasing, d.acting.Progress(r.Name), r.Pruning.Reason()),
 			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Errors(),
 			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.Lane.Stats(), Failure: failureOfRule(r),
-			LastError: r.Failures.LastOf(r.Own.View, r.Trails.Changes), Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
-			NextRound: r.NextRound(), IsScheduled: r.IsScheduled, Windows: r.Tally.Open(e.clock.Now()),
+			LastError: r.Failures.LastOf(r.Own.View, r.Trails.Changes),
+			RuleTimes: RuleTimes{
+				Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
+				Windows: r.Tally.Open(d.clock.Now()), NextRound: r.NextRound(), IsScheduled: r.IsScheduled,
+			},
 		})
 	}
-	for _, m := range now.metrics {
+	for _, m := range now.Metrics {
 		status.Metrics = append(status.Metrics, statusOfMetric(m, now))
 	}
-	for _, d := range now.dispatchers {
+	for _, d := range now.Dispatchers {
 		s := HandlerStatus{Name: d.Name, InFlight: d.InFlight()}
 		status.Handlers = append(status.Handlers, s)
 	}

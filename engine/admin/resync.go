@@ -1,10 +1,9 @@
-package engine
+package admin
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/intake"
@@ -21,16 +20,16 @@ import (
 // if the rule's source has not synced, or if the rule does not select Synced.
 //
 // If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is then.
-func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err error) {
-	w, err := e.settled(ctx)
+func (d *Desk) Resync(ctx context.Context, rule string) (selected int, err error) {
+	w, err := d.present.Settled(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("rule %q: %w", rule, err)
 	}
-	r := w.rule(rule)
+	r := w.Rule(rule)
 	switch {
 	case r == nil:
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
-	case e.ended.Load():
+	case d.phase.Ended.Load():
 		return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 	case !r.Events.Has(delta.Synced):
 		return 0, fmt.Errorf("rule %q does not select synced: add synced to its events", rule)
@@ -44,12 +43,12 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 	if waits, reason := r.Reason(); waits {
 		return 0, fmt.Errorf("rule %q %s: try again then", rule, reason)
 	}
-	of := intake.Resync{Occasion: e.nextResync(r), Number: e.clock.Now().Unix()}
-	for _, in := range w.intakes {
+	of := intake.Resync{Occasion: d.nextResync(r), Number: d.clock.Now().Unix()}
+	for _, in := range w.Intakes {
 		if !slices.Contains(in.Rules, r) {
 			continue
 		}
-		n, err := e.resync(ctx, in, r, of)
+		n, err := d.resync(ctx, in, r, of)
 		if selected += n; err != nil {
 			return selected, err
 		}
@@ -58,23 +57,23 @@ func (e *Engine) Resync(ctx context.Context, rule string) (selected int, err err
 }
 
 // nextResync returns the occasion of a resync that begins now.
-func (e *Engine) nextResync(r *live.Rule) uint32 {
-	defer e.begin()()
+func (d *Desk) nextResync(r *live.Rule) uint32 {
+	defer d.begin()()
 	return r.Memory.Draw(0)
 }
 
 // resync shows a rule the objects of one informer.
-func (e *Engine) resync(
+func (d *Desk) resync(
 	ctx context.Context, in *intake.Intake, r *live.Rule, of intake.Resync,
 ) (selected int, err error) {
 	isThere := true
 	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {
 		n, has := is.Again(r, o, of)
 		selected, isThere = selected+n, has
-		return isThere && !e.ended.Load()
+		return isThere && !d.phase.Ended.Load()
 	})
 	switch {
-	case e.ended.Load():
+	case d.phase.Ended.Load():
 		return selected, fmt.Errorf("rule %q: %w", r.Name, ErrStopping)
 	case !isThere:
 		return selected, fmt.Errorf("rule %q has changed meanwhile: %d objects are left out", r.Name, left)
@@ -83,17 +82,4 @@ func (e *Engine) resync(
 			r.Name, left, context.Cause(ctx))
 	}
 	return selected, nil
-}
-
-// settled returns the plan at work while no Reload is being carried out.
-func (e *Engine) settled(ctx context.Context) (*work, error) {
-	for {
-		w := e.work()
-		if e.coming.Load() == nil {
-			return w, nil
-		}
-		if !intake.Rested(ctx, time.Millisecond) {
-			return nil, context.Cause(ctx)
-		}
-	}
 }
