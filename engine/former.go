@@ -42,15 +42,10 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 		r.ForgetLanes()
 	}
 	for r, id := range ids {
-		e.setID(r, id)
-	}
-}
-
-// setID changes the id of a rule that is not at work yet.
-func (e *Engine) setID(r *live.Rule, id string) {
-	r.SetID(id)
-	for _, in := range e.work().Intakes {
-		in.SetID(r, id)
+		r.SetID(id)
+		for _, in := range e.work().Intakes {
+			in.SetID(r, id)
+		}
 	}
 }
 
