@@ -43,16 +43,32 @@ func (l *life) kill(m *mortal, stop func()) {
 	m.isDead = true
 	m.mu.Unlock()
 	killed := filepath.Join(l.t.TempDir(), "killed")
-	copied := fs.ErrNotExist // a file of a store that runs may go meanwhile
-	for errors.Is(copied, fs.ErrNotExist) {
+	// files of a store that runs come and go meanwhile
+	for names, copied := []string{"none yet"}, error(nil); copied != nil || !slices.Equal(names, l.files()); {
+		names = l.files()
 		copied = errors.Join(os.RemoveAll(killed), os.CopyFS(killed, os.DirFS(l.dir)))
-	}
-	if copied != nil {
-		l.t.Fatal(copied)
+		if copied != nil && !errors.Is(copied, fs.ErrNotExist) {
+			l.t.Fatal(copied)
+		}
 	}
 	close(m.copied)
 	stop()
 	l.dir = killed
+}
+
+// files returns the names of the files of the state.
+func (l *life) files() (names []string) {
+	err := filepath.WalkDir(l.dir, func(path string, _ fs.DirEntry, err error) error {
+		names = append(names, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return names
 }
 
 // Rules change their where, and their source its namespaces, over restarts and reloads. Each object

@@ -193,7 +193,7 @@ func (r *reload) carryOut() {
 	left.HandOver()
 	for _, in := range r.next.Intakes {
 		if in.IsNew() {
-			in.Begin()
+			in.Begin(r.next.Intakes)
 		}
 	}
 	r.informers.Start()

@@ -161,6 +161,9 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 func (e *Engine) resume(from loaded) {
 	left := e.part(from)
 	e.drop(left, from)
+	for _, id := range e.present.Intakes().IDs() {
+		e.present.Intakes().KeepApart(id)
+	}
 	e.resumeOccasions(from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {

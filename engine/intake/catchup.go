@@ -336,7 +336,8 @@ func (t *tutor) caughtUpWith(u *catchUp) {
 			r.Memory.See(t.ID)
 		}
 		goesOn := func(of *catchUp) bool { return of.Has(p.Rule) }
-		if !slices.ContainsFunc(t.learns.catchUps, goesOn) {
+		// before the informer has caught up, nothing was learned of those that the rule has left
+		if t.learns.caughtUp && !slices.ContainsFunc(t.learns.catchUps, goesOn) {
 			t.parted(p.Rule)
 		}
 		doubts := func(of *catchUp) bool { return of.doubts && goesOn(of) }

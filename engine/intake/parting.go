@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/state"
 )
 
 // parting is what a rule must learn of the objects of an informer that it has left: its source
@@ -19,32 +20,21 @@ import (
 //
 // The rule learns from the intakes of its present informers, from each about the objects that could
 // be in its informer. It does so when that has caught up, because before that an object may just
-// not have been listed yet. Until the rule has learned all, the informer that it has left stays on
+// not have been listed yet. Until the rule has learned all, a record of what it had inside stays on
 // disk, and the rule's record names it. So a run that ends before that leaves the rest to the next
-// one.
+// one. The record is that of the informer while no informer writes to it. Otherwise the rule gets a
+// record apart: see Set.KeepApart.
 type parting struct {
 	rule *live.Rule
 	from *leftInformer
 	owed atomic.Int32 // intakes from which the rule has not learned all
 }
 
-// leftInformer is an informer that rules have left, and that stays on disk until they have learned
-// what became of its objects.
+// leftInformer is the record of an informer that rules have left. No informer writes to it.
 type leftInformer struct {
 	id   string
-	now  func() Set   // those at work
 	owed atomic.Int32 // partings that have not ended
 }
-
-// isSeen reports whether a rule that satisfies by sees the informer, perhaps again.
-func (l *leftInformer) isSeen(by func(*live.Rule) bool) bool {
-	return slices.ContainsFunc(l.now(), func(in *Intake) bool {
-		return in.ID == l.id && slices.ContainsFunc(in.Rules, by)
-	})
-}
-
-// isWatched reports whether any rule sees the informer, or a handler reads it.
-func (l *leftInformer) isWatched() bool { return slices.Contains(l.now().IDs(), l.id) }
 
 // left is what a rule must still learn of its partings from one intake.
 type left struct {
@@ -70,7 +60,7 @@ type departure struct {
 	from   string           // the informer's id
 	inside []*object.Object // that the rule had inside
 	// partings are those of an earlier reload of which the rule must still learn from the informer's
-	// intake; nil if the rule leaves the informer now.
+	// intake, or the one that keeps a record apart; nil if the informer's record stays for the rule.
 	partings []*parting
 }
 
@@ -88,7 +78,7 @@ func (d *Departures) IsOwed(informer string) bool { return d.from[informer] != n
 func (d *Departures) begin(r *live.Rule, informer string) *parting {
 	of := d.from[informer]
 	if of == nil {
-		of = &leftInformer{id: informer, now: d.now}
+		of = &leftInformer{id: informer}
 		d.from[informer] = of
 	}
 	of.owed.Add(1)
@@ -132,7 +122,7 @@ func (d *Departures) HandOver() {
 			l.add(o, partings...)
 		}
 		for _, p := range one.partings {
-			p.owed.Add(-1) // the intake that owed it until now
+			p.owed.Add(-1) // the intake that owed it until now, or recordApart
 		}
 	}
 	for in, all := range byIntake {
@@ -153,18 +143,19 @@ func (d *Departures) leave(
 		if l := in.learns.left[j]; l != nil && len(l.Objects) > 0 {
 			d.add(departure{is, in.ID, slices.Collect(maps.Values(l.Objects)), l.partings})
 		}
-		if in.learns.isDeaf(j) {
-			continue // it has seen nothing
+		gone := departure{rule: is, from: in.ID, inside: in.inside(j, known)}
+		end := in.sinks.record.begin()
+		switch {
+		case len(gone.inside) == 0:
+			is.Memory.Forget(in.ID)
+			end()
+			continue
+		case next != nil: // it goes on writing to its record
+			gone.partings = []*parting{in.recordApart(is, in.ID, slices.Values(gone.inside))}
+			is.Memory.Forget(in.ID)
 		}
-		gone := departure{rule: is, from: in.ID}
-		for o := range known {
-			if in.IsInside(j, o) {
-				gone.inside = append(gone.inside, o)
-			}
-		}
-		if len(gone.inside) > 0 {
-			d.add(gone)
-		}
+		end()
+		d.add(gone)
 	}
 	if next == nil {
 		clear(in.learns.unseen) // these rules learn nothing of it once their sources have settled
@@ -232,17 +223,62 @@ func (t *tutor) parted(i int) {
 	}
 	delete(t.learns.left, i)
 	for _, p := range l.partings {
-		if p.owed.Add(-1) > 0 {
-			continue
-		}
-		is := func(r *live.Rule) bool { return r.ID == p.rule.ID }
-		if !p.from.isSeen(is) {
-			p.rule.Memory.Forget(p.from.id)
-		}
-		if p.from.owed.Add(-1) == 0 && !p.from.isWatched() && t.sinks.record != nil {
+		if p.end() && t.sinks.record != nil {
 			t.sinks.record.store.DropInformer(p.from.id)
 		}
 	}
+}
+
+// end ends one intake's part of the parting. It reports whether no rule needs the record any more. It is
+// called within a cut.
+func (p *parting) end() (isLast bool) {
+	if p.owed.Add(-1) > 0 {
+		return false
+	}
+	p.rule.Memory.Forget(p.from.id)
+	return p.from.owed.Add(-1) == 0
+}
+
+// KeepApart records apart what rules must still learn of the informer with this id, because another
+// informer begins to write to its record. The caller may drop that afterwards.
+func (all Set) KeepApart(id string) {
+	isOfIt := func(p *parting) bool { return p.from.id == id }
+	for _, in := range all {
+		in.Informer.Visit(func(iter.Seq[*object.Object]) {
+			for _, l := range in.learns.left {
+				of := slices.IndexFunc(l.partings, isOfIt)
+				if of < 0 {
+					continue
+				}
+				end := in.sinks.record.begin()
+				apart := in.recordApart(l.partings[of].rule, id, maps.Values(l.Objects))
+				for _, p := range l.partings {
+					if isOfIt(p) {
+						p.end()
+					}
+				}
+				end()
+				l.partings = append(slices.DeleteFunc(l.partings, isOfIt), apart)
+			}
+		})
+	}
+}
+
+// recordApart records the objects that a rule had inside in the informer with this id, and returns the
+// parting that keeps the record, for one intake. It is called within a cut.
+func (t *tutor) recordApart(r *live.Rule, id string, inside iter.Seq[*object.Object]) *parting {
+	p := &parting{rule: r, from: &leftInformer{id: r.Memory.KeepApart(id)}}
+	p.owed.Add(1)
+	p.from.owed.Add(1)
+	if t.sinks.record != nil {
+		store := t.sinks.record.store
+		store.DropInformer(p.from.id) // a rule of that name that is gone may have left one
+		to := store.Objects(p.from.id, state.ObjectsOptions{Secret: t.learns.isSecret})
+		for o := range inside {
+			to.Put(o, nil)
+		}
+	}
+	return p
 }
 
 // owe has rules of the intake learn what became of the objects that they had inside in informers

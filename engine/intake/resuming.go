@@ -2,6 +2,7 @@ package intake
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/informd/informd/engine/delta"
@@ -168,6 +169,30 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	}
 	inside := p.verdicts[i].Before.Has(o, p.isSecret, p.inside[delta.KeyOf(o)])
 	return evaluate.Before{Object: o, Inside: inside}
+}
+
+// inside returns the objects that a rule had inside, as it saw them last. known are those that the informer
+// has.
+func (t *tutor) inside(i int, known iter.Seq[*object.Object]) (inside []*object.Object) {
+	p := t.learns.resuming
+	switch {
+	case t.learns.unseen[i]:
+		return nil
+	case p.isLate(i): // it has seen what the cut has
+		known = maps.Values(p.parts)
+	}
+	for o := range known {
+		var has bool
+		if p.hasPart(o) {
+			has = p.before(i, o).Inside
+		} else {
+			has = t.IsInside(i, o)
+		}
+		if has {
+			inside = append(inside, o)
+		}
+	}
+	return inside
 }
 
 // hold keeps an object's new state if late rules must see the difference. It reports whether the

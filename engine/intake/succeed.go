@@ -140,15 +140,18 @@ func (in *Intake) Consume() {
 	in.Informer.Consume(in, in.Timetables()...)
 }
 
-// Begin makes a new informer hand its steps to the intake, while others run.
-func (in *Intake) Begin() {
+// Begin makes a new informer hand its steps to the intake, while others run. all are the intakes of its
+// plan.
+func (in *Intake) Begin(all Set) {
+	all.KeepApart(in.ID)
 	if old := in.sinks.record; old != nil { // the records under its id are of an earlier time, and not complete
 		end := old.begin()
 		old.store.DropInformer(in.ID)
 		in.sinks.record = newRecord(old.store, in.ID, in.Planned, in.Informer)
 		for i, r := range in.Rules {
-			// otherwise release or CaughtUp records it
-			if !in.learns.isDeaf(i) {
+			if in.learns.isDeaf(i) { // release or CaughtUp records that it sees the informer
+				r.Memory.Forget(in.ID)
+			} else {
 				r.Memory.See(in.ID)
 			}
 		}

@@ -140,7 +140,25 @@ func (m *memory) Forget(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, informer)
-	m.put()
+	if m.isLoaded { // otherwise Loaded will record it
+		m.put()
+	}
+}
+
+// KeepApart records that a record of its own holds all that the rule had inside in an informer that it
+// has left. It returns the id of that record. It is called within a cut.
+func (m *memory) KeepApart(informer string) (id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n, isTaken := 1, true; isTaken; n++ {
+		id = resume.ApartID(informer, m.id, n)
+		_, isTaken = m.seen[id]
+	}
+	m.remember(id, "") // all objects were inside
+	if m.isLoaded {    // otherwise Loaded will record it
+		m.put()
+	}
+	return id
 }
 
 // remember notes that the rule saw the informer's objects with this where. The caller holds mu.

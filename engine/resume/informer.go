@@ -18,6 +18,12 @@ func InformerID(of object.Selection, isFixed bool) string {
 		object.ResourceName(of.Resource), of.Namespace, of.LabelSelector, of.FieldSelector)
 }
 
+// ApartID returns the name of the nth record that a rule has of what it had inside in an informer. It
+// begins with the informer's, for Selection.
+func ApartID(informer, rule string, n int) string {
+	return fmt.Sprintf("%s left by %s %d", informer, rule, n)
+}
+
 // Selection returns, as attributes for a log, the selection of an informer that the state keeps under
 // this name.
 func Selection(id string) (attrs []any) {
