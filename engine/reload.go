@@ -166,7 +166,7 @@ func (r *reload) carryOut() {
 			r.introduce(rule)
 		}
 	}
-	moving := running.MoveGauges(slices.Concat(r.next.Intakes, r.dropped)...)
+	moving := running.MoveGauges(r.next, r.dropped)
 	for _, w := range r.before.Waiting {
 		if w.GoesOn(r.next.Rules) {
 			r.next.Waiting = append(r.next.Waiting, w)

@@ -63,10 +63,12 @@ func (in *Intake) InTurns(
 			began := time.Now() // the lock is held from now on
 			defer func() { took = time.Since(began) }()
 			for len(keys) > 0 && (in.options.IsStepped || time.Since(began) < in.options.Turn) {
-				if goesOn = do(is, keys[0], get(keys[0])); !goesOn {
+				of := keys
+				keys = of[1:] // first: if do panics, which the informer logs, the others still have their turn
+				if goesOn = do(is, of[0], get(of[0])); !goesOn {
+					keys = of
 					return
 				}
-				keys = keys[1:]
 			}
 		})
 		if goesOn && len(keys) > 0 {
@@ -122,14 +124,13 @@ func (in *Intake) AwaitBefore(ctx context.Context) error {
 	return nil
 }
 
-// MoveGauges hides the gauges while their informer is about to be another, or to end.
+// MoveGauges adds the gauges to moving that the intake before this one does not have.
 func (in *Intake) MoveGauges(moving *gauges.Moving) {
-	switch {
-	case in.before != nil:
-		moving.Add(in.sinks.gauges, in.before.sinks.gauges)
-	default:
-		moving.Add(in.sinks.gauges, nil)
+	var old *gauges.Set
+	if in.before != nil {
+		old = in.before.sinks.gauges
 	}
+	moving.Add(in.sinks.gauges, old)
 }
 
 // Consume makes the informer hand its steps to the intake.
@@ -176,13 +177,14 @@ func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Rounds.Begin(old.Rounds)
 }
 
-// Drop makes the informer, which is about to stop, hand its steps to nobody. See succeed.
+// Drop makes the informer, which is about to stop, hand its steps to nobody. becomes and of are as in
+// Succeed.
 func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Informer.Replace(nil, in.Planned.View, func(known iter.Seq[*object.Object]) {
+		defer in.sinks.gauges.End() // also if the rest panics, which the informer logs
 		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
 		of.leave(in, nil, becomes, known)
 		in.line.isDropped = true
-		in.sinks.gauges.End()
 	})
 }
 

@@ -30,10 +30,16 @@ func (b *builder) addMetrics() {
 	}
 }
 
-// MoveGauges hides the gauges of intakes whose informers are about to be others, until the result's End.
-func MoveGauges(of ...*intake.Intake) *gauges.Moving {
+// MoveGauges hides gauges until the result's End: those of intakes of next that are about to begin or to
+// take the place of another one, and those of intakes that are about to end.
+func MoveGauges(next *Work, dropped []*intake.Intake) *gauges.Moving {
 	moving := new(gauges.Moving)
-	for _, in := range of {
+	for _, in := range next.Intakes {
+		if in.IsNew() || in.Replaces() != nil {
+			in.MoveGauges(moving)
+		}
+	}
+	for _, in := range dropped {
 		in.MoveGauges(moving)
 	}
 	return moving
