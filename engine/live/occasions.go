@@ -66,6 +66,8 @@ func (r *Rule) BeginFirst(floor uint32) {
 	if r.isAlone() {
 		all.Now = 0
 	}
+	r.Memory.mu.Lock()
+	defer r.Memory.mu.Unlock()
 	r.Memory.occasions = all
 	r.Occasion.Store(all.Now)
 }
@@ -79,8 +81,10 @@ func (r *Rule) ResumeOccasions(note []byte, floor uint32, wasSame func() bool) {
 	if was.Of == "" { // an earlier informd wrote the state
 		isSame, was.Of = wasSame(), of
 	}
+	r.Memory.mu.Lock()
 	r.Memory.occasions = was
-	r.Memory.NoteOccasions()
+	r.Memory.putOccasions()
+	r.Memory.mu.Unlock()
 	if r.Occasion.Store(was.Now); !isSame {
 		r.Anew(floor)
 	}
