@@ -34,20 +34,10 @@ type (
 	Handler = live.Handler
 	// ExpressionFailure is a failed evaluation of an expression.
 	ExpressionFailure = live.ExpressionFailure
-	// Fault says what a failure comes from.
-	Fault = live.Fault
 )
 
-// The names and faults in reports: see package live.
-const (
-	OwnActions   = live.OwnActions
-	OnlyMetrics  = live.OnlyMetrics
-	OfExpression = live.OfExpression
-	OfObject     = live.OfObject
-	OfPast       = live.OfPast
-	OfBound      = live.OfBound
-	OfInformd    = live.OfInformd
-)
+// OwnActions is the handler name that reports use for the actions a rule performs itself.
+const OwnActions = live.OwnActions
 
 // Cluster says how to reach the API server.
 type Cluster struct {

@@ -32,7 +32,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 	_ = json.Unmarshal(from.occasions[noRule], &e.floor) // which leaves 0 if there is none
 	for _, gone := range from.decision.Gone {
 		if _, ok := from.rules[gone.Name]; ok {
-			e.raise(live.LastIn(from.occasions[gone.Name]))
+			e.raise(live.LastOccasionIn(from.occasions[gone.Name]))
 		}
 	}
 	isSaved := func(r *live.Rule) bool {
@@ -41,7 +41,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 	}
 	for _, r := range e.work().Rules {
 		if isSaved(r) && from.rules[r.ID].Name != r.Name {
-			e.raise(live.LastIn(from.occasions[r.ID]))
+			e.raise(live.LastOccasionIn(from.occasions[r.ID]))
 		}
 	}
 	planned := make(map[string]resume.Memory)

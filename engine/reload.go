@@ -132,7 +132,7 @@ func (r *reload) prepare(ctx context.Context) error {
 		}
 	}
 	for _, rule := range r.next.Rules {
-		if r.before.Became(rule.Rule) == nil {
+		if r.before.Predecessor(rule.Rule) == nil {
 			r.done.Added = append(r.done.Added, rule.Name)
 		}
 	}
@@ -275,7 +275,7 @@ func (r *reload) introduce(rule *live.Rule) {
 	if r.store != nil { // the records under its name are gone
 		rule.OpenLanes()
 	}
-	rule.Memory.Loaded()
+	rule.Memory.NoteLoaded()
 	rule.Memory.NoteOccasions()
 	r.note(rule)
 }
@@ -285,10 +285,10 @@ func (r *reload) succeed(rule *live.Rule) {
 	old := rule.Before
 	old.Pruning.Stop()
 	rule.Options.Renamed = func(former []delivery.Former) {
-		rule.Memory.Renamed(rule.Name, former)
+		rule.Memory.Rename(rule.Name, former)
 		r.dead.Rename(old.Name, rule.Name)
 	}
-	rule.Lane = rule.To.Succeed(old.Lane, rule.Name, rule.Options, rule.IsHeld())
+	rule.Lane = rule.Dispatcher.Succeed(old.Lane, rule.Name, rule.Options, rule.IsHeld())
 	rule.Memory.Follow(rule.Lane)
 	rule.Matches.Store(old.Matches.Load())
 	rule.Preparer.Selected.Store(old.Preparer.Selected.Load())

@@ -177,7 +177,7 @@ func (e *Engine) resume(from loaded) {
 			r.Lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.Memory.Load(from.paused[r.ID])
+		r.Memory.RestorePause(from.paused[r.ID])
 	}
 	e.takeNames(from)
 	end = e.begin()
@@ -197,7 +197,7 @@ func (e *Engine) resume(from loaded) {
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
 	for _, r := range e.work().Rules {
-		r.Memory.Loaded()
+		r.Memory.NoteLoaded()
 	}
 	e.restoreCounts(from.notes)
 	for _, r := range e.work().Rules {

@@ -90,7 +90,7 @@ func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handl
 	}
 	o.Acts, o.ActsItself = true, r.Actions != nil
 	if o.ActsItself && r.Handler != "" {
-		o.Actor = a.OfRules()
+		o.Actor = a.ForRules()
 	}
 	if !r.OwnChanges {
 		r.KnowsOwn = true
@@ -105,11 +105,11 @@ func (a *Acting) Chasing(rule string, isRule func(name string) bool) string {
 }
 
 // LongPrune is how many deletions make a prune that takes more than a moment.
-const LongPrune = 100
+const longPrune = 100
 
 // Progress says how far a long prune of a rule is, or returns "".
 func (a *Acting) Progress(rule string) string {
-	if done, of := a.Executor.Pruning(rule); of > LongPrune {
+	if done, of := a.Executor.Pruning(rule); of > longPrune {
 		return fmt.Sprintf("prunes: %d of %d objects", done, of)
 	}
 	return ""
@@ -124,7 +124,7 @@ type actor struct {
 
 // Of returns the actor of a handler. If the handler lacks a permission, the error names the
 // manifest line that would grant it.
-func (a *Acting) Of(h config.Handler) dispatch.Actor {
+func (a *Acting) ForHandler(h config.Handler) dispatch.Actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
 	a.mu.Lock()
@@ -175,7 +175,7 @@ func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
 
 // OfRules returns the actor of rules' own actions. It allows what the rules say now, because
 // actions recorded before a restart may come from older rules.
-func (a *Acting) OfRules() dispatch.Actor {
+func (a *Acting) ForRules() dispatch.Actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := a.options.Rule(by.Rule)
 		for _, one := range actions {

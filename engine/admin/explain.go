@@ -115,7 +115,7 @@ func (d *Desk) look(r *live.Rule, key delta.Key) (k known) {
 
 // standing returns the state of a rule, and the reason.
 func (d *Desk) standing(r *live.Rule) (state, reason string) {
-	is, why := stateOf(r, statusOf(r.Own))
+	is, why := stateOf(r, statusOf(r.OwnSource))
 	return string(is), why
 }
 

@@ -98,7 +98,7 @@ func (d *Desk) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error)
 	if !ok { // another request was quicker
 		return false, noLetter(again.ID)
 	}
-	if !r.Memory.Current().Redrive(again) {
+	if !r.Memory.Lane().Redrive(again) {
 		_, err := d.dead.Add(letter) // into its own place, so nothing is evicted
 		return false, err
 	}
@@ -166,7 +166,7 @@ func (d *Desk) RetryRule(rule, object string) (n int, err error) {
 		case d.phase.Ended.Load():
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 		}
-		n, err := retryNow(r.Memory.Current(), rule, object)
+		n, err := retryNow(r.Memory.Lane(), rule, object)
 		if n > 0 || !r.Memory.Ended() {
 			return n, err
 		}

@@ -38,7 +38,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 	}
 	now.ChangedHandlers(p, &v.Handlers)
 	for _, r := range p.Rules {
-		old := now.Became(r)
+		old := now.Predecessor(r)
 		if old != nil && now.Runs(old, r) {
 			continue
 		}
@@ -55,7 +55,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 			one.Change, one.Dropped = preview.Replaced, old.Undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold, one.BySource = preview.Changed, now.IsUntold(old, r), running.Says(old, r)
+			one.Change, one.Untold, one.BySource = preview.Changed, now.IsUntold(old, r), running.HasManifest(old, r)
 		}
 		if err := d.count(ctx, &one, old, r); err != nil {
 			return preview.Changes{}, err
@@ -63,7 +63,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 		v.Rules = append(v.Rules, one)
 	}
 	for _, old := range now.Rules {
-		isNamed := func(r *plan.Rule) bool { return now.Became(r) == old }
+		isNamed := func(r *plan.Rule) bool { return now.Predecessor(r) == old }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
 			v.Rules = append(v.Rules, preview.Rule{
 				Name: old.Name, Change: preview.Gone, Dropped: old.Undelivered(), Leaves: old.Prune != nil,

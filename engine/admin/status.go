@@ -146,7 +146,7 @@ func (d *Desk) Status() Status {
 		}
 	}
 	for _, r := range now.Rules {
-		state, reason := stateOf(r, sources[r.Own])
+		state, reason := stateOf(r, sources[r.OwnSource])
 		pending, next := r.Timed.Stats()
 		gathered, due := r.Lane.Gathered()
 		acted, idle := r.Lane.Acted()
@@ -155,9 +155,9 @@ func (d *Desk) Status() Status {
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(), Paused: r.Lane.Paused(),
 			State: state, Slowed: chasing != "",
 			Reason:  cmp.Or(reason, chasing, d.acting.Progress(r.Name), r.Pruning.Reason()),
-			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Errors(),
+			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Count(),
 			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.Lane.Stats(), Failure: failureOfRule(r),
-			LastError: r.Failures.LastOf(r.Own.View, r.Trails.Changes),
+			LastError: r.Failures.Last(r.OwnSource.View, r.Trails.Changes),
 			RuleTimes: RuleTimes{
 				Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
 				Windows: r.Tally.Open(d.clock.Now()), NextRound: r.NextRound(), IsScheduled: r.IsScheduled,
@@ -239,7 +239,7 @@ func statusOf(s *live.Source) SourceStatus {
 	}
 	status.Resource = object.ResourceName(s.Resource)
 	for _, f := range s.Failures {
-		status.IndexErrors += f.Errors()
+		status.IndexErrors += f.Count()
 	}
 	isFirst := true
 	for i, informer := range s.View.Informers() {

@@ -127,7 +127,7 @@ func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 	in.Informer.Wake()
 	again := in.options.Clock.Now()
 	for !again.IsZero() && !in.Informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns
-		if !Rested(ctx, again.Sub(in.options.Clock.Now())) {
+		if !Rest(ctx, again.Sub(in.options.Clock.Now())) {
 			return
 		}
 		again = time.Time{}

@@ -156,7 +156,7 @@ func (in *Intake) SetID(r *live.Rule, id string) {
 }
 
 // Index gives the informer an index of its plan, unless it has it, and returns the failures of that.
-func (in *Intake) Index(
+func (in *Intake) AddIndex(
 	name string, newFailures func() *live.Failures,
 ) (failures *live.Failures, err error) {
 	if failures = in.line.indexed[name]; failures != nil {
@@ -164,7 +164,7 @@ func (in *Intake) Index(
 	}
 	failures = newFailures()
 	err = in.Informer.AddIndexers(map[string]source.Index{
-		name: live.Index(in.Planned.Indexes[name], failures),
+		name: live.NewIndex(in.Planned.Indexes[name], failures),
 	})
 	if err == nil {
 		in.line.indexed[name] = failures

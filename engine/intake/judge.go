@@ -127,7 +127,7 @@ func (j *judge) comeAnew() {
 
 // Missed has a rule learn that an object is deleted, of which only the name is known. isThere is false if
 // the rule no longer sees the informer. It is called between two steps.
-func (j *judge) Missed(r *live.Rule, key delta.Key) (isThere bool) {
+func (j *judge) LearnDeleted(r *live.Rule, key delta.Key) (isThere bool) {
 	i := slices.Index(j.Rules, r)
 	if i < 0 {
 		return false
@@ -149,7 +149,7 @@ type Resync struct {
 // Again shows a rule, or the one that goes on in its place, an object that it follows, and returns how often
 // the rule selects it. o may be nil. isThere is false if the rule no longer sees the informer. It is called
 // between two steps.
-func (j *judge) Again(r *live.Rule, o *object.Object, of Resync) (selected int, isThere bool) {
+func (j *judge) ShowAgain(r *live.Rule, o *object.Object, of Resync) (selected int, isThere bool) {
 	rule := slices.IndexFunc(j.Rules, func(is *live.Rule) bool { return is.Memory == r.Memory })
 	if rule < 0 || j.line.isDropped {
 		return 0, false

@@ -67,9 +67,9 @@ func (f *offering) offer(m *evaluate.Match, c *evaluate.Change) {
 		r.Trails.Changes.Add(m.Delta, trail.Undecided, f.now)
 		r.Lane.Offer(m.Match)
 	case !goesOn:
-		r.Matched(m.Delta, trail.ByCount)
+		r.NoteMatch(m.Delta, trail.ByCount)
 	case r.OnlyMeasures():
-		r.Matched(m.Delta, trail.Selected)
+		r.NoteMatch(m.Delta, trail.Selected)
 	default:
 		m.IsOwn = r.Lane.Offer(m.Match) // which calls Matched
 	}
@@ -124,7 +124,7 @@ func (f *offering) report(c *evaluate.Change, o *object.Object) {
 		m := &c.Matches[i]
 		r := f.rules[m.Rule]
 		if !m.Undecided && !m.IsOwn {
-			live.Counted(r.Preparer.Counters, m.Samples, m.Delta.Key())
+			live.AddSamples(r.Preparer.Counters, m.Samples, m.Delta.Key())
 		}
 		r.Failures.Add(r.Tally.Full(), delta.Key{})
 	}

@@ -100,7 +100,7 @@ func (d *Departures) begin(r *live.Rule, informer string) *parting {
 func (d *Departures) Resume(r *live.Rule, informer string, inside []*object.Object) {
 	p := d.begin(r, informer)
 	for _, o := range inside {
-		in, i := d.now().Of(r, delta.KeyOf(o))
+		in, i := d.now().For(r, delta.KeyOf(o))
 		l := in.learns.left[i]
 		if l == nil {
 			l = newLeft()
@@ -120,7 +120,7 @@ func (d *Departures) HandOver() {
 			partings = []*parting{d.begin(one.rule, one.from)}
 		}
 		for _, o := range one.inside {
-			in, i := d.now().Of(one.rule, delta.KeyOf(o))
+			in, i := d.now().For(one.rule, delta.KeyOf(o))
 			if byIntake[in] == nil {
 				byIntake[in] = make(map[int]*left)
 			}
@@ -196,7 +196,7 @@ func (all Set) IDs() []string {
 
 // Of returns the intake of a rule whose informer watches the key's namespace, or any other one if none
 // does, and the rule's index there. found is nil if the rule is gone.
-func (all Set) Of(r *live.Rule, key delta.Key) (found *Intake, rule int) {
+func (all Set) For(r *live.Rule, key delta.Key) (found *Intake, rule int) {
 	for _, in := range all {
 		i := slices.Index(in.Rules, r)
 		if i < 0 {

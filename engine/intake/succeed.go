@@ -15,7 +15,7 @@ import (
 )
 
 // CatchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
-func (in *Intake) CatchesUp() (is bool) {
+func (in *Intake) HasCatchUps() (is bool) {
 	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
 	return is
 }
@@ -72,14 +72,14 @@ func (in *Intake) InTurns(
 			}
 		})
 		if goesOn && len(keys) > 0 {
-			goesOn = Rested(ctx, timing.Lull*took)
+			goesOn = Rest(ctx, timing.Lull*took)
 		}
 	}
 	return len(keys)
 }
 
 // AwaitCaughtUp returns when the intake's informer has caught up.
-func (in *Intake) AwaitCaughtUp(ctx context.Context) error {
+func (in *Intake) awaitCaughtUp(ctx context.Context) error {
 	for {
 		if in.HasCaughtUp() {
 			return nil
@@ -117,7 +117,7 @@ func (in *Intake) AwaitBefore(ctx context.Context) error {
 		if r.Before == nil || !slices.Contains(in.before.Rules, r.Before) {
 			continue
 		}
-		if err := in.before.AwaitCaughtUp(ctx); err != nil {
+		if err := in.before.awaitCaughtUp(ctx); err != nil {
 			return fmt.Errorf("rule %s: what its change means cannot be told yet: %w", r.Name, err)
 		}
 	}

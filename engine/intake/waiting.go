@@ -103,7 +103,7 @@ func (w *Waiting) GoesOn(in []*live.Rule) bool {
 }
 
 // Rested waits for d, and reports whether ctx has not ended meanwhile.
-func Rested(ctx context.Context, d time.Duration) bool {
+func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -83,7 +83,7 @@ func NewFailures(
 }
 
 // Continues makes f, of a rule that is renamed, go on with what was counted under its former name.
-func (f *Failures) Continues(former *Failures) {
+func (f *Failures) TakeOver(former *Failures) {
 	f.count.Store(former.count.Load())
 	f.last.Store(former.last.Load())
 }
@@ -147,7 +147,7 @@ func (f *Failures) addSeenAt(err error, key delta.Key, version string) {
 
 // LastOf returns the last failure, or nil. view has the objects that the failures are about; nil if nobody
 // knows which. changes has what became of them since, if anybody remembers that.
-func (f *Failures) LastOf(view *source.Source, changes *trail.Trail) *ExpressionFailure {
+func (f *Failures) Last(view *source.Source, changes *trail.Trail) *ExpressionFailure {
 	last := f.last.Load()
 	if last == nil || view == nil || last.Fault != OfObject || last.Version == "" {
 		return last
@@ -165,10 +165,10 @@ func (f *Failures) LastOf(view *source.Source, changes *trail.Trail) *Expression
 }
 
 // Errors returns how many failures there were.
-func (f *Failures) Errors() uint64 { return f.count.Load() }
+func (f *Failures) Count() uint64 { return f.count.Load() }
 
 // Of returns a function that adds failures on the object of the key.
-func (f *Failures) Of(key delta.Key) func(error) {
+func (f *Failures) of(key delta.Key) func(error) {
 	return func(err error) { f.Add(err, key) }
 }
 

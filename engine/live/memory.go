@@ -43,7 +43,7 @@ func NewMemory(store *state.Store, r *Rule) *memory {
 
 // Load pauses the lane if the rule was paused when it was saved. If an operator has paused or
 // resumed the rule since the start, that counts instead.
-func (m *memory) Load(paused bool) {
+func (m *memory) RestorePause(paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.asked && paused {
@@ -53,7 +53,7 @@ func (m *memory) Load(paused bool) {
 }
 
 // Loaded records the rule for the first time in this run. It is called within a cut.
-func (m *memory) Loaded() {
+func (m *memory) NoteLoaded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isLoaded = true
@@ -99,7 +99,7 @@ func (m *memory) Become(where string) {
 
 // Renamed records that the rule has another name, and the names that it had. It is called within a
 // cut.
-func (m *memory) Renamed(name string, former []delivery.Former) {
+func (m *memory) Rename(name string, former []delivery.Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.name, m.former = name, former
@@ -160,7 +160,7 @@ func (m *memory) Follow(lane *dispatch.Lane) {
 
 // Current returns the lane of the rule as it is now. The rule that a Reload is carrying out may not
 // have its own yet.
-func (m *memory) Current() *dispatch.Lane {
+func (m *memory) Lane() *dispatch.Lane {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lane

@@ -19,18 +19,18 @@ type Metric struct {
 }
 
 // Counted adds a change that a rule selects to its counters.
-func Counted(counters []*Metric, samples []measure.Sample, key delta.Key) {
+func AddSamples(counters []*Metric, samples []measure.Sample, key delta.Key) {
 	for i, s := range samples {
 		m := counters[i]
 		m.Failures.Add(s.Err, key)
 		if m.Counter.Add(s) {
-			m.IsFull()
+			m.LogFull()
 		}
 	}
 }
 
 // IsFull logs that another series found no room.
-func (m *Metric) IsFull() {
+func (m *Metric) LogFull() {
 	if _, ok := m.Failures.logged.Allow(m.Failures.clock.Now(), errFull.Error()); ok {
 		m.Failures.log.Warn("a metric has as many series as it may: others are not shown",
 			"series", m.Max)

@@ -106,7 +106,7 @@ func parseOccasions(note []byte) (all occasions) {
 }
 
 // LastIn returns the highest number in a note of a rule's occasions.
-func LastIn(note []byte) uint32 { return parseOccasions(note).Last }
+func LastOccasionIn(note []byte) uint32 { return parseOccasions(note).Last }
 
 // Anew begins another occasion for a rule. floor is the least number that it may have. It is called
 // within a cut.

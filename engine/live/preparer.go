@@ -78,7 +78,7 @@ func (p *Preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	}
 	if r.Selected {
 		p.Selected.Add(1)
-		Counted(p.Counters, r.Samples, d.Delta.Key())
+		AddSamples(p.Counters, r.Samples, d.Delta.Key())
 	}
 	if r.PruneBy != "" && p.Pruning.Spared.Spares(p.Pruning.Rule, r.Delta) {
 		r.PruneBy = ""
@@ -108,12 +108,12 @@ func (p *Preparer) inOrder(r prepare.Result) []handler.Action {
 
 // payload makes the payload of a change from the caches as they are now.
 func (p *Preparer) payload(d delta.Delta) json.RawMessage {
-	return p.Recipe.Payload(d, p.Clock.Now(), p.Failures.Of(d.Key()))
+	return p.Recipe.Payload(d, p.Clock.Now(), p.Failures.of(d.Key()))
 }
 
 // refill fills a change of a Secret from the cache.
 func (p *Preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
-	return p.Recipe.Refill(d, p.Clock.Now(), p.Failures.Of(d.Key()))
+	return p.Recipe.Refill(d, p.Clock.Now(), p.Failures.of(d.Key()))
 }
 
 // isFresh reports whether deliveries of the key may be made from the caches. The rule must not wait
@@ -188,7 +188,7 @@ func (p *Preparer) Again(l delivery.Letter) (delivery.Letter, error) {
 			"and rule %q needs them for the event or to act: try again later", l.ID, l.Rule)
 	}
 	if p.Rule.Actions != nil {
-		now, ok := p.AsItIs(l.Delta, p.Clock.Now(), p.Failures.Of(l.Key))
+		now, ok := p.AsItIs(l.Delta, p.Clock.Now(), p.Failures.of(l.Key))
 		if !ok {
 			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object "+
 				"as it is now: drop it", l.ID, l.Rule)

@@ -39,15 +39,15 @@ type Rule struct {
 	Occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
 	KnowsOwn bool           // the lane recognizes and drops the rule's own changes
 	// id is the name of the rule in the state. A rule that is renamed keeps it: see former.go.
-	ID        string
-	Preparer  *Preparer  // completes its deliveries
-	laneStore *laneStore // nil if nothing is kept
-	gathered  *laneStore // what waits for the event of its group; nil if nothing does, or is kept
-	Failures  *Failures
-	Pruning   *Pruning  // nil unless the rule prunes
-	Timed     due.Total // what waits to become a member
-	Own       *Source
-	To        *Dispatcher
+	ID         string
+	Preparer   *Preparer  // completes its deliveries
+	laneStore  *laneStore // nil if nothing is kept
+	gathered   *laneStore // what waits for the event of its group; nil if nothing does, or is kept
+	Failures   *Failures
+	Pruning    *Pruning  // nil unless the rule prunes
+	Timed      due.Total // what waits to become a member
+	OwnSource  *Source
+	Dispatcher *Dispatcher
 
 	Memory *memory
 
@@ -94,7 +94,7 @@ func MembershipOf(r *plan.Rule) string {
 func (r *Rule) Resource() string { return object.ResourceName(r.Source.Resource) }
 
 // Index returns an index whose values are those of the expression.
-func Index(program *expr.Program, failures *Failures) source.Index {
+func NewIndex(program *expr.Program, failures *Failures) source.Index {
 	return source.Index{Paths: program.Paths(), Values: func(tree any) []string {
 		values, err := program.Strings(&expr.Env{Object: tree})
 		failures.Add(err, delta.Key{})
@@ -117,7 +117,7 @@ func (r *Rule) NextRound() (next time.Time) {
 	if r.Rounds == nil {
 		return time.Time{}
 	}
-	for _, i := range r.Own.View.Informers() {
+	for _, i := range r.OwnSource.View.Informers() {
 		next = timing.Earlier(next, i.NextRound(r.Rounds))
 	}
 	return next

@@ -102,16 +102,16 @@ func NewTrails(c *trail.Counter, rules int, now time.Time) Trails {
 
 // Selected remembers and counts a change that the rule selects and its lane takes. It is the Matched
 // of dispatch.LaneOptions.
-func (r *Rule) Selected(d delta.Delta) {
+func (r *Rule) NoteSelected(d delta.Delta) {
 	verdict := trail.Selected
 	if r.Group != nil {
 		verdict = trail.Gathered
 	}
-	r.Matched(d, verdict)
+	r.NoteMatch(d, verdict)
 }
 
 // Matched remembers and counts a change that the rule selects.
-func (r *Rule) Matched(d delta.Delta, verdict trail.Verdict) {
+func (r *Rule) NoteMatch(d delta.Delta, verdict trail.Verdict) {
 	r.Matches.Add(1)
 	r.Trails.Changes.Add(d, verdict, r.Preparer.Clock.Now())
 }

@@ -41,7 +41,7 @@ func (r *Rule) Reason() (waits bool, reason string) {
 		}
 		return true, "waits for what it looks into: " + strings.Join(names, ", ")
 	}
-	if r.IsHeld() && slices.ContainsFunc(r.Own.View.Informers(), IsUnsettled) {
+	if r.IsHeld() && slices.ContainsFunc(r.OwnSource.View.Informers(), IsUnsettled) {
 		return true, "waits for its own source: its where has changed"
 	}
 	var empty []string

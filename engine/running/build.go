@@ -119,7 +119,7 @@ func (b *builder) addIntakes() error {
 			in := b.intakes[planned]
 			members = append(members, in.Informer)
 			for own, name := range s.Indexes {
-				f, err := in.Index(name, func() *live.Failures {
+				f, err := in.AddIndex(name, func() *live.Failures {
 					return b.newFailures("source", s.Name, "index", own)
 				})
 				if err != nil {
@@ -168,7 +168,7 @@ func (b *builder) addDispatchers() {
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
 			IsDry: b.Dispatch.ActsDry && h.Builtin != "log", // the daemon runs no other
-		}, b.Acting.Of(h))
+		}, b.Acting.ForHandler(h))
 		d.Handler, d.Digest = implementation, digest
 		b.next.Dispatchers = append(b.next.Dispatchers, d)
 	}
@@ -178,7 +178,7 @@ func (b *builder) addDispatchers() {
 	d := b.before.Dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
-		d = b.newDispatcher(itself, b.Acting.OfRules())
+		d = b.newDispatcher(itself, b.Acting.ForRules())
 	}
 	b.next.Dispatchers = append(b.next.Dispatchers, d)
 }
@@ -206,7 +206,7 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.Dispatcher(r.Handler), b.before.Became(r)
+	to, old := b.next.Dispatcher(r.Handler), b.before.Predecessor(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
 		b.next.Rules = append(b.next.Rules, old)
@@ -223,7 +223,7 @@ func (b *builder) addRule(r *plan.Rule) {
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
 // the same sources.
 func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool {
-	if old.Name != r.Name || old.Digest != r.Digest || old.To != to || old.Own != b.sources[r.Source] {
+	if old.Name != r.Name || old.Digest != r.Digest || old.Dispatcher != to || old.OwnSource != b.sources[r.Source] {
 		return false
 	}
 	return slices.EqualFunc(old.Preparer.Others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
@@ -243,7 +243,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	trails := live.NewTrails(b.Trail, len(b.plan.Rules), b.Clock.Now())
 	if old != nil {
 		trails = old.Trails
-		failures.Continues(old.Failures)
+		failures.TakeOver(old.Failures)
 		if r.Name == old.Name {
 			failures = old.Failures
 		}
@@ -253,7 +253,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	running := &live.Rule{
 		Occasion: new(atomic.Uint32),
 		Rule:     r, ID: b.newID(r, old), Preparer: p, Failures: failures,
-		Own: b.sources[r.Source], To: to, Before: old, Trails: trails,
+		OwnSource: b.sources[r.Source], Dispatcher: to, Before: old, Trails: trails,
 	}
 	if old == nil {
 		running.Memory = live.NewMemory(b.Store, running)
@@ -263,7 +263,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	options := dispatch.LaneOptions{
 		Every: r.Every, Preparer: p,
 		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
-		Changes: trails.Changes, Attempts: trails.Attempts, Matched: running.Selected,
+		Changes: trails.Changes, Attempts: trails.Attempts, Matched: running.NoteSelected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
 	if running.Tally = b.newTally(running.ID, r.Count); isCounted {

@@ -27,14 +27,14 @@ func (w *Work) ChangedHandlers(p *plan.Plan, v *preview.Names) {
 }
 
 // Says reports whether the manifest of a rule at work is that of is.
-func Says(r *live.Rule, is *plan.Rule) bool {
+func HasManifest(r *live.Rule, is *plan.Rule) bool {
 	return r.Name == is.Name && r.Digest == is.Digest && r.Handler == is.Handler
 }
 
 // Runs reports whether a running rule is what r says, and its sources are. Its handler may have
 // changed.
 func (w *Work) Runs(old *live.Rule, r *plan.Rule) bool {
-	if !Says(old, r) {
+	if !HasManifest(old, r) {
 		return false
 	}
 	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {

@@ -22,7 +22,7 @@ func (b *builder) addMetrics() {
 			if planned.IsCounter {
 				m.Counter = measure.NewCounter(&planned.Metric)
 			} else {
-				m.Gauge = gauges.New(&planned.Metric, m.Failures.AddOn, m.IsFull)
+				m.Gauge = gauges.New(&planned.Metric, m.Failures.AddOn, m.LogFull)
 			}
 		}
 		b.metrics[planned] = m

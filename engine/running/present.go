@@ -70,7 +70,7 @@ func (p *Present) Settled(ctx context.Context) (*Work, error) {
 		if p.next.Load() == nil {
 			return w, nil
 		}
-		if !intake.Rested(ctx, time.Millisecond) {
+		if !intake.Rest(ctx, time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Became returns the running rule that a rule of another plan goes on with, or nil.
-func (w *Work) Became(r *plan.Rule) *live.Rule {
+func (w *Work) Predecessor(r *plan.Rule) *live.Rule {
 	if old := w.Rule(r.Name); old != nil || r.Former == "" {
 		return old
 	}

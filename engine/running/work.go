@@ -90,7 +90,7 @@ func (w *Work) Intake(planned *plan.Informer) *intake.Intake {
 // AwaitFollowing returns when all rules that began to catch up have done so.
 func (w *Work) AwaitFollowing(ctx context.Context) error {
 	for _, in := range w.Intakes {
-		for in.HasCaughtUp() && in.CatchesUp() {
+		for in.HasCaughtUp() && in.HasCatchUps() {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
