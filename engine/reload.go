@@ -88,7 +88,6 @@ type reload struct {
 	gone    []*live.Rule       // of before
 	stopped []*live.Dispatcher // of before
 	dropped []*intake.Intake   // of before
-
 }
 
 // prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
@@ -259,7 +258,8 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 	e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule, "waiting", waiting)
 }
 
-// wait has the rules that come or change wait for sources that they look into: see live.Preparer.Awaited.
+// wait has the rules that come or change wait for sources that they look into: see
+// live.Preparer.Awaited.
 func (r *reload) wait() (all []*intake.Waiting) {
 	for _, in := range r.next.Intakes {
 		all = append(all, intake.WaitForOthers(in, func(rule *live.Rule) bool {

@@ -226,8 +226,8 @@ func (e *Engine) planned() []resume.Memory {
 	return rules
 }
 
-// part hands what rules had inside in informers that they have left to the intakes from which they will
-// learn of it: see parting.
+// part hands what rules had inside, in informers that they have left, to the intakes from which
+// they will learn what became of it.
 func (e *Engine) part(from loaded) *intake.Departures {
 	left := intake.NewDepartures(e.present.Intakes)
 	for _, r := range e.work().Rules {
@@ -253,7 +253,7 @@ func (e *Engine) part(from loaded) *intake.Departures {
 }
 
 // drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
-// informers of which rules must still learn: see parting.
+// informers of which rules must still learn: see intake.Departures.
 func (e *Engine) drop(left *intake.Departures, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {

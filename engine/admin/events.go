@@ -18,9 +18,9 @@ type Happening struct {
 const MaxHappenings = 1000
 
 // Happenings returns what has happened for a rule, or for all rules if its name is empty, in order.
-// They are the newest, or if after is not 0, the first ones after the Happening of that number. last
-// is the number to go on with. missed says that some after that number are forgotten. If there is no
-// such rule, the error wraps ErrNotFound.
+// They are the newest, or if after is not 0, the first ones after the Happening of that number.
+// last is the number to go on with. missed says that some after that number are forgotten. If there
+// is no such rule, the error wraps ErrNotFound.
 func (d *Desk) Happenings(rule string, after uint64) (
 	all []Happening, last uint64, missed bool, err error,
 ) {

@@ -55,7 +55,8 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 			one.Change, one.Dropped = preview.Replaced, old.Undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold, one.BySource = preview.Changed, now.IsUntold(old, r), running.HasManifest(old, r)
+			one.Change, one.Untold = preview.Changed, now.IsUntold(old, r)
+			one.BySource = running.HasManifest(old, r)
 		}
 		if err := d.count(ctx, &one, old, r); err != nil {
 			return preview.Changes{}, err
@@ -104,7 +105,8 @@ func (d *Desk) count(
 
 // countFor counts the objects of one informer.
 func countFor(
-	ctx context.Context, in *intake.Intake, v *preview.Rule, old *live.Rule, r *plan.Rule, now func() time.Time,
+	ctx context.Context, in *intake.Intake, v *preview.Rule, old *live.Rule, r *plan.Rule,
+	now func() time.Time,
 ) error {
 	paths := r.Paths()
 	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {

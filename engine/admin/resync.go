@@ -19,7 +19,8 @@ import (
 // If there is no such rule, the error wraps ErrNotFound. It is an error, and nothing has happened,
 // if the rule's source has not synced, or if the rule does not select Synced.
 //
-// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is then.
+// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is
+// then.
 func (d *Desk) Resync(ctx context.Context, rule string) (selected int, err error) {
 	w, err := d.present.Settled(ctx)
 	if err != nil {

@@ -75,9 +75,9 @@ func (f *offering) offer(m *evaluate.Match, c *evaluate.Change) {
 	}
 }
 
-// count counts a match, and reports whether it goes on to its lane. A match that counts, there or in
-// a metric, and that the rule may have made itself becomes undecided: it counts once that has turned
-// out.
+// count counts a match, and reports whether it goes on to its lane. A match that counts, there or
+// in a metric, and that the rule may have made itself becomes undecided: it counts once that has
+// turned out.
 func (f *offering) count(m *evaluate.Match) (goesOn bool) {
 	r := f.rules[m.Rule]
 	if m.Undecided || m.Count == nil && m.Samples == nil {

@@ -32,7 +32,7 @@ type parting struct {
 // what became of its objects.
 type leftInformer struct {
 	id   string
-	now  func() Set   // those at work
+	now  func() Set   // returns the intakes at work
 	owed atomic.Int32 // partings that have not ended
 }
 
@@ -59,7 +59,7 @@ func newLeft() *left {
 
 // Departures are what rules have left at a restart or a reload.
 type Departures struct {
-	now  func() Set // those at work
+	now  func() Set // returns the intakes at work
 	all  []departure
 	from map[string]*leftInformer // by id
 }
@@ -79,9 +79,11 @@ func NewDepartures(now func() Set) *Departures {
 	return &Departures{now: now, from: make(map[string]*leftInformer)}
 }
 
+// add adds a departure. Only one goroutine calls it.
 func (d *Departures) add(one departure) { d.all = append(d.all, one) }
 
-// IsOwed reports whether an informer stays on disk because rules have to learn of its objects.
+// IsOwed reports whether an informer stays on disk because rules still have to learn of its
+// objects. It is called after Resume or HandOver.
 func (d *Departures) IsOwed(informer string) bool { return d.from[informer] != nil }
 
 // begin returns a parting of a rule from an informer.
@@ -95,8 +97,8 @@ func (d *Departures) begin(r *live.Rule, informer string) *parting {
 	return &parting{rule: r, from: of}
 }
 
-// Resume hands the objects that a rule had inside in an informer, before a restart, to the intakes from
-// which it will learn of them. Nothing is at work yet.
+// Resume hands the objects that a rule had inside before a restart, in an informer that it has
+// left, to the intakes from which it will learn of them. Nothing is at work yet.
 func (d *Departures) Resume(r *live.Rule, informer string, inside []*object.Object) {
 	p := d.begin(r, informer)
 	for _, o := range inside {
@@ -110,8 +112,8 @@ func (d *Departures) Resume(r *live.Rule, informer string, inside []*object.Obje
 	}
 }
 
-// HandOver has rules learn what became of the objects that they had inside in informers that they no
-// longer see: see parting. The intakes are at work.
+// HandOver has rules learn what became of the objects that they had inside in informers that they
+// no longer see: see parting. The intakes are at work.
 func (d *Departures) HandOver() {
 	byIntake := make(map[*Intake]map[int]*left)
 	for _, one := range d.all {
@@ -140,8 +142,9 @@ func (d *Departures) HandOver() {
 	}
 }
 
-// leave notes what rules that no longer see an intake's informer have inside. The informer calls
-// it between two steps. next is the intake that takes over; nil if the informer is dropped.
+// leave notes what rules that no longer see an intake's informer have inside. becomes returns what
+// a rule is now, or nil. next is the intake that takes over; nil if the informer is dropped. The
+// informer calls leave between two steps.
 func (d *Departures) leave(
 	in, next *Intake, becomes func(*live.Rule) *live.Rule, known iter.Seq[*object.Object],
 ) {
@@ -171,7 +174,7 @@ func (d *Departures) leave(
 	}
 }
 
-// add adds an object of partings.
+// add adds an object that a rule must learn of, and the partings that it is part of.
 func (l *left) add(o *object.Object, of ...*parting) {
 	l.Objects[delta.KeyOf(o)] = o
 	for _, p := range of {
@@ -182,10 +185,10 @@ func (l *left) add(o *object.Object, of ...*parting) {
 	}
 }
 
-// intakes are those of a plan at work.
+// Set has the intakes of a plan at work.
 type Set []*Intake
 
-// IDs returns the names under which the state keeps their informers.
+// IDs returns the names under which the state keeps the informers.
 func (all Set) IDs() []string {
 	ids := make([]string, 0, len(all))
 	for _, in := range all {
@@ -194,8 +197,8 @@ func (all Set) IDs() []string {
 	return ids
 }
 
-// Of returns the intake of a rule whose informer watches the key's namespace, or any other one if none
-// does, and the rule's index there. found is nil if the rule is gone.
+// For returns the intake of a rule whose informer watches the key's namespace, and the rule's index
+// there. If none watches it, For returns any intake of the rule. found is nil if the rule is gone.
 func (all Set) For(r *live.Rule, key delta.Key) (found *Intake, rule int) {
 	for _, in := range all {
 		i := slices.Index(in.Rules, r)

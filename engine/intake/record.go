@@ -11,7 +11,7 @@ import (
 )
 
 // record is what the state keeps of one informer. The nil record keeps nothing. The informer's
-// intake calls its methods. It calls apply, put and hold between begin and end.
+// intake calls its methods, and apply only within a cut.
 type record struct {
 	store    *state.Store
 	id       string
@@ -20,7 +20,7 @@ type record struct {
 	isSecret bool
 }
 
-// newRecord returns the record of an informer, or nil if nothing is kept.
+// newRecord returns the record of an informer, or nil if store is nil. id is its name there.
 func newRecord(store *state.Store, id string, planned *plan.Informer, of *source.Informer) *record {
 	if store == nil {
 		return nil

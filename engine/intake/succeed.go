@@ -14,13 +14,14 @@ import (
 	"github.com/informd/informd/engine/timing"
 )
 
-// CatchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
+// HasCatchUps reports whether rules catch up now, in turns. It may be called at any time.
 func (in *Intake) HasCatchUps() (is bool) {
 	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
 	return is
 }
 
-// IsCatchingUp reports whether a rule has not caught up. It may be called at any time.
+// IsCatchingUp reports whether a rule has not caught up: it does so in turns, or still waits to
+// begin. It may be called at any time.
 func (in *Intake) IsCatchingUp() (is bool) {
 	in.Look(func(in *Intake, _ func(string) *object.Object) { is = in.learns.isCatchingUp() })
 	return is
@@ -32,12 +33,12 @@ func (in *Intake) Look(do func(in *Intake, get func(key string) *object.Object))
 	in.Informer.Look(func(get func(string) *object.Object) { do(in.line.now, get) })
 }
 
-// visit is like look, with all objects.
+// visit is like Look, with all objects.
 func (in *Intake) visit(do func(in *Intake, known iter.Seq[*object.Object])) {
 	in.Informer.Visit(func(known iter.Seq[*object.Object]) { do(in.line.now, known) })
 }
 
-// Keys returns those of all objects of the informer. It may be called at any time.
+// Keys returns the keys of all objects of the informer. It may be called at any time.
 func (in *Intake) Keys() (keys []string) {
 	in.visit(func(_ *Intake, known iter.Seq[*object.Object]) {
 		for o := range known {
@@ -47,10 +48,11 @@ func (in *Intake) Keys() (keys []string) {
 	return keys
 }
 
-// InTurns calls do with each key and its object, or nil if the informer does not have it: between two
-// steps, with the intake that the informer has then. It does so in turns that keep changes waiting no longer
-// than those of a round do. It returns early if do returns false or ctx ends, and says how many keys are
-// left. It may be called at any time.
+// InTurns calls do with each key and its object, or nil if the informer does not have it. It calls
+// do between two steps, with the intake that the informer has then. Its turns keep changes waiting
+// no longer than those of a round do. If do returns false, or ctx ends, InTurns returns early. It
+// returns how many keys are left, with the one for which do has returned false. It may be called at
+// any time.
 func (in *Intake) InTurns(
 	ctx context.Context, keys []string, do func(in *Intake, key string, o *object.Object) bool,
 ) (left int) {
@@ -64,7 +66,7 @@ func (in *Intake) InTurns(
 			defer func() { took = time.Since(began) }()
 			for len(keys) > 0 && (in.options.IsStepped || time.Since(began) < in.options.Turn) {
 				of := keys
-				keys = of[1:] // first: if do panics, which the informer logs, the others still have their turn
+				keys = of[1:] // before do, which may panic: the informer logs that, and the others follow
 				if goesOn = do(is, of[0], get(of[0])); !goesOn {
 					keys = of
 					return
@@ -78,7 +80,7 @@ func (in *Intake) InTurns(
 	return len(keys)
 }
 
-// AwaitCaughtUp returns when the intake's informer has caught up.
+// awaitCaughtUp returns when the intake's informer has caught up.
 func (in *Intake) awaitCaughtUp(ctx context.Context) error {
 	for {
 		if in.HasCaughtUp() {
@@ -102,16 +104,17 @@ func (in *Intake) HasCaughtUp() (is bool) {
 // IsNew reports whether the informer has not begun.
 func (in *Intake) IsNew() bool { return in.line.isNew }
 
-// Replaces returns the intake whose place this one is to take; nil if there is none, or it has done so.
+// Replaces returns the intake whose place this one is to take; nil if there is none, or if it has
+// done so.
 func (in *Intake) Replaces() *Intake { return in.before }
 
-// IsSame reports whether the intake does what the one before it does.
+// IsSame reports whether the intake does what the one before it does. There must be one before it.
 func (in *Intake) IsSame() bool {
 	return slices.Equal(in.Rules, in.before.Rules) && in.sinks.gauges.IsSame(in.before.sinks.gauges)
 }
 
-// AwaitBefore returns when the intake's informer has caught up, if a rule goes on in the intake in
-// another form. The error names the first such rule.
+// AwaitBefore returns when the intake's informer has caught up, if a rule of the intake takes the
+// place of one of the intake before. An error names the first such rule.
 func (in *Intake) AwaitBefore(ctx context.Context) error {
 	for _, r := range in.Rules {
 		if r.Before == nil || !slices.Contains(in.before.Rules, r.Before) {
@@ -143,7 +146,8 @@ func (in *Intake) Consume() {
 
 // Begin makes a new informer hand its steps to the intake, while others run.
 func (in *Intake) Begin() {
-	if old := in.sinks.record; old != nil { // the records under its id are of an earlier time, and not complete
+	// the records under its id are of an earlier time, and not complete
+	if old := in.sinks.record; old != nil {
 		end := old.begin()
 		old.store.DropInformer(in.ID)
 		in.sinks.record = newRecord(old.store, in.ID, in.Planned, in.Informer)
@@ -159,8 +163,8 @@ func (in *Intake) Begin() {
 	in.Rounds.Begin(nil)
 }
 
-// Succeed makes the intake take the place of the one before it. becomes returns what a rule of that one
-// is now, or nil. of gets what rules that no longer see the informer have inside.
+// Succeed makes the intake take the place of the one before it. becomes returns what a rule of that
+// one is now, or nil. of gets what rules have inside that no longer see the informer.
 func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	old := in.before
 	in.Informer.Replace(in, in.Planned.View, func(known iter.Seq[*object.Object]) {
@@ -177,8 +181,8 @@ func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Rounds.Begin(old.Rounds)
 }
 
-// Drop makes the informer, which is about to stop, hand its steps to nobody. becomes and of are as in
-// Succeed.
+// Drop makes the informer, which is about to stop, hand its steps to nobody. becomes and of are as
+// in Succeed.
 func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Informer.Replace(nil, in.Planned.View, func(known iter.Seq[*object.Object]) {
 		defer in.sinks.gauges.End() // also if the rest panics, which the informer logs
@@ -188,8 +192,8 @@ func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	})
 }
 
-// takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
-// between two steps.
+// takeOver makes in the intake of its informer, in place of the one before it. The informer calls
+// it between two steps.
 func (in *Intake) takeOver(known iter.Seq[*object.Object]) {
 	old := in.before
 	in.before, in.line.now = nil, in

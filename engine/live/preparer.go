@@ -31,17 +31,17 @@ type Preparer struct {
 	Clock    clock.PassiveClock
 	View     *source.Source   // the rule's own source
 	Others   []*source.Source // sources that its expressions look into
-	Failures *Failures
-	Trails   Trails
-	Counters []*Metric
-	Selected atomic.Uint64 // undecided drafts that the rule turned out to select
-	// exists reports whether the cluster has an object of the rule's source.
+	Failures *Failures        // the rule's
+	Trails   Trails           // the rule's
+	Counters []*Metric        // the rule's, in its order
+	Selected atomic.Uint64    // undecided drafts that the rule turned out to select
+	// Exists reports whether the cluster has an object of the rule's source.
 	Exists  func(context.Context, delta.Key) (bool, error)
-	Pruning *Pruning // that of the rule; nil if it does not prune
-	// mayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
+	Pruning *Pruning // the rule's; nil if it does not prune
+	// MayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
 	MayAct bool
 
-	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
+	// Confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.
 	Confidential atomic.Bool
 }
@@ -164,7 +164,8 @@ func (p *Preparer) Wait(ctx context.Context, on []*source.Informer) bool {
 }
 
 // Again returns a letter as it is delivered once more. It remakes what could not be kept over a
-// restart. If the rule acts itself, the letter is about the object as it is now.
+// restart. If the rule acts itself, the letter is about the object as it is now. An error says why
+// the letter cannot be delivered.
 func (p *Preparer) Again(l delivery.Letter) (delivery.Letter, error) {
 	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
 	wasLeftOut := func(payload json.RawMessage) bool {

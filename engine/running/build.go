@@ -26,27 +26,28 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Parts are what all works of an engine are made of.
+// Parts are what all works of an engine are made of. They do not change.
 type Parts struct {
-	Logger  *slog.Logger
-	Clock   clock.PassiveClock
-	Store   *state.Store // nil: nothing is kept
-	Acting  *acting.Acting
-	Trail   *trail.Counter
-	Present *Present
-	Intake  intake.Options
-	// dispatch has the options of dispatchers, but for the actor, and letters is where dead letters go.
-	Dispatch dispatch.Options
-	Letters  dispatch.DeadLetters
-	Adapt    func(*dispatch.LaneOptions) // adapts those of a lane
-	// failed returns what gets the failures of a rule, an index or a metric, which attrs name.
+	Logger   *slog.Logger
+	Clock    clock.PassiveClock
+	Store    *state.Store // nil: nothing is kept
+	Acting   *acting.Acting
+	Trail    *trail.Counter
+	Present  *Present
+	Intake   intake.Options
+	Dispatch dispatch.Options            // of all dispatchers; each has an actor of its own
+	Letters  dispatch.DeadLetters        // where dead letters go
+	Adapt    func(*dispatch.LaneOptions) // adapts the options of each lane
+	// Failed returns what gets the failures of a rule, an index or a metric, which attrs name.
 	Failed func(attrs []any) func(live.ExpressionFailure)
 }
 
 // Build makes the work of a plan. It shares with before, which is nil at the start, what is the
 // same in both. handlers has one Handler for each handler of the plan. What runs is not touched:
-// if build fails, nothing has changed.
-func (p *Parts) Build(of *plan.Plan, handlers map[string]live.Handler, before *Work) (*Work, error) {
+// if Build fails, nothing has changed.
+func (p *Parts) Build(
+	of *plan.Plan, handlers map[string]live.Handler, before *Work,
+) (*Work, error) {
 	isStart := before == nil
 	if isStart {
 		before = new(Work)
@@ -79,7 +80,7 @@ func (p *Parts) Build(of *plan.Plan, handlers map[string]live.Handler, before *W
 	return b.next, nil
 }
 
-// Abandon stops the informers of a work that is not taken up.
+// Abandon stops the new informers of a work that nobody will take up.
 func (p *Parts) Abandon(w *Work) {
 	for _, in := range w.Intakes {
 		if in.IsNew() {
@@ -223,7 +224,8 @@ func (b *builder) addRule(r *plan.Rule) {
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
 // the same sources.
 func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool {
-	if old.Name != r.Name || old.Digest != r.Digest || old.Dispatcher != to || old.OwnSource != b.sources[r.Source] {
+	if old.Name != r.Name || old.Digest != r.Digest ||
+		old.Dispatcher != to || old.OwnSource != b.sources[r.Source] {
 		return false
 	}
 	return slices.EqualFunc(old.Preparer.Others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
@@ -231,7 +233,8 @@ func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool
 	})
 }
 
-// newRule makes a running rule. If old is not nil, the new one is to take its place; see succeed.
+// newRule makes a running rule. If old is not nil, a reload makes the new one take its place, and
+// gives it its lane then.
 func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *live.Rule {
 	h := b.configured(r.Handler)
 	if old != nil && old.Rounds != nil && r.Rounds != nil && old.Rounds.String() == r.Rounds.String() {

@@ -26,7 +26,7 @@ func (w *Work) ChangedHandlers(p *plan.Plan, v *preview.Names) {
 	}
 }
 
-// Says reports whether the manifest of a rule at work is that of is.
+// HasManifest reports whether the manifest of a rule at work is that of another one.
 func HasManifest(r *live.Rule, is *plan.Rule) bool {
 	return r.Name == is.Name && r.Digest == is.Digest && r.Handler == is.Handler
 }
