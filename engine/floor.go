@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 
@@ -79,20 +78,6 @@ func (r *reload) takeOccasions() {
 			rule.BeginFirst(r.floor) // introduce records it
 		default:
 			rule.SucceedOccasions(r.floor)
-		}
-	}
-}
-
-// noteID identifies a note of the state.
-type noteID struct{ rule, name string }
-
-// notesOf returns the notes of one rule, by name.
-func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		for id, value := range notes {
-			if id.rule == rule && !yield(id.name, value) {
-				return
-			}
 		}
 	}
 }

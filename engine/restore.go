@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -30,6 +31,20 @@ type loaded struct {
 	gathered  map[string][]state.LaneKey // by rule
 	notes     map[noteID][]byte
 	occasions map[string][]byte // by rule, gone ones too
+}
+
+// noteID identifies a note of the state.
+type noteID struct{ rule, name string }
+
+// notesOf returns the notes of one rule, by name.
+func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for id, value := range notes {
+			if id.rule == rule && !yield(id.name, value) {
+				return
+			}
+		}
+	}
 }
 
 // note returns a note of a rule.

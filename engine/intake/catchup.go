@@ -109,17 +109,16 @@ func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 	if !source.WaitUntilSettled(ctx, in.Informer) {
 		return
 	}
-	in.Informer.Look(func(func(string) *object.Object) {
+	in.Look(func(is *Intake, _ func(string) *object.Object) {
 		for _, r := range held {
 			r.Release()
 		}
-		for _, u := range in.latest().learns.catchUps {
+		for _, u := range is.learns.catchUps {
 			u.held = nil
 		}
 	})
 	if in.options.IsStepped {
-		in.Informer.Visit(func(known iter.Seq[*object.Object]) {
-			is := in.latest()
+		in.visit(func(is *Intake, known iter.Seq[*object.Object]) {
 			is.catchUpAll(known, slices.Clone(is.learns.catchUps)...)
 		})
 		return
@@ -131,8 +130,8 @@ func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 			return
 		}
 		again = time.Time{}
-		in.Informer.Look(func(get func(string) *object.Object) {
-			if is := in.latest(); !is.learns.caughtUp && !is.line.isDropped {
+		in.Look(func(is *Intake, get func(string) *object.Object) {
+			if !is.learns.caughtUp && !is.line.isDropped {
 				again = is.catchUpSome(is.options.Clock.Now(), get)
 			}
 		})

@@ -26,8 +26,10 @@ import (
 // Intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
 // and commits the change. It implements source.Consumer.
 //
-// The informer calls it one step at a time, with its own lock held. That lock guards all fields
-// that change. Methods say so if they may be called at any other time.
+// The informer calls Take, CaughtUp, Tick and what is about rounds one at a time, with its own lock
+// held. That lock guards all fields that change, but for some of line. Other methods say when they
+// may be called. Those that do not are for who builds, restores or reloads a plan, on one
+// goroutine.
 type Intake struct {
 	Planned *plan.Informer // in the plan
 	*tutor
@@ -175,9 +177,6 @@ func (in *Intake) AddIndex(
 	}
 	return failures, err
 }
-
-// latest returns the intake that has taken the place of in, or in.
-func (in *Intake) latest() *Intake { return in.line.now }
 
 // Tick implements source.Consumer. It has rules catch up, makes members of the objects that have
 // waited long enough, and measures objects for gauges.

@@ -14,7 +14,6 @@ import (
 // intake calls its methods, and apply only within a cut.
 type record struct {
 	store    *state.Store
-	id       string
 	informer *state.Objects
 	keep     *object.Paths
 	isSecret bool
@@ -26,10 +25,10 @@ func newRecord(store *state.Store, id string, planned *plan.Informer, of *source
 		return nil
 	}
 	r := &record{
-		store: store, id: id, keep: planned.Keep,
+		store: store, keep: planned.Keep,
 		isSecret: planned.Resource == object.Secrets,
 	}
-	r.informer = store.Objects(r.id, state.ObjectsOptions{
+	r.informer = store.Objects(id, state.ObjectsOptions{
 		Packer: of.Packer(), Kept: resume.Kept(planned.Keep), Secret: r.isSecret,
 	})
 	return r

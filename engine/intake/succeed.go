@@ -16,7 +16,7 @@ import (
 
 // HasCatchUps reports whether rules catch up now, in turns. It may be called at any time.
 func (in *Intake) HasCatchUps() (is bool) {
-	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
+	in.Look(func(in *Intake, _ func(string) *object.Object) { is = len(in.learns.catchUps) > 0 })
 	return is
 }
 
@@ -82,22 +82,19 @@ func (in *Intake) InTurns(
 
 // awaitCaughtUp returns when the intake's informer has caught up.
 func (in *Intake) awaitCaughtUp(ctx context.Context) error {
-	for {
-		if in.HasCaughtUp() {
-			return nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+	for !in.HasCaughtUp() {
+		if !Rest(ctx, 10*time.Millisecond) {
 			state, reason := in.Informer.State()
-			return fmt.Errorf("%v is %v %s: %w", in.Informer.Selection(), state, reason, context.Cause(ctx))
+			return fmt.Errorf("%v is %v %s: %w",
+				in.Informer.Selection(), state, reason, context.Cause(ctx))
 		}
 	}
+	return nil
 }
 
 // HasCaughtUp reports whether the intake's informer has caught up. It may be called at any time.
 func (in *Intake) HasCaughtUp() (is bool) {
-	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().learns.caughtUp })
+	in.Look(func(in *Intake, _ func(string) *object.Object) { is = in.learns.caughtUp })
 	return is
 }
 

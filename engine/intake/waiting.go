@@ -63,7 +63,7 @@ func WaitForOthers(in *Intake, may func(r *live.Rule) bool) (all []*Waiting) {
 // Run waits, and then releases the rules. It returns early when ctx ends.
 func (w *Waiting) Run(ctx context.Context) {
 	if w.rules[0].Preparer.Wait(ctx, w.On) {
-		w.in.Informer.Visit(w.release)
+		w.in.visit(w.release)
 	}
 }
 
@@ -71,9 +71,9 @@ func (w *Waiting) Run(ctx context.Context) {
 func (w *Waiting) Awaits(i *source.Informer) bool { return w.rules[0].Preparer.Awaits(i) }
 
 // release lets the rules decide their waiting changes. Those that have seen nothing learn of the
-// existing objects. The informer calls it between two steps.
-func (w *Waiting) release(known iter.Seq[*object.Object]) {
-	in := w.in.latest()
+// existing objects. in is the intake that the informer has now. The informer calls release between
+// two steps.
+func (w *Waiting) release(in *Intake, known iter.Seq[*object.Object]) {
 	var unseen []int
 	for _, r := range w.rules {
 		r.Release()

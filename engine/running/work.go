@@ -91,10 +91,9 @@ func (w *Work) Intake(planned *plan.Informer) *intake.Intake {
 func (w *Work) AwaitFollowing(ctx context.Context) error {
 	for _, in := range w.Intakes {
 		for in.HasCaughtUp() && in.HasCatchUps() {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-				return fmt.Errorf("rules still learn what has changed for them before: %w", context.Cause(ctx))
+			if !intake.Rest(ctx, 10*time.Millisecond) {
+				return fmt.Errorf("rules still learn what has changed for them before: %w",
+					context.Cause(ctx))
 			}
 		}
 	}
