@@ -337,7 +337,7 @@ func TestManyWindows(t *testing.T) {
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
 	d, now := delta.Delta{Type: delta.Added, Object: o}, e.parts.Clock.Now()
 	for n := range count.MaxWindows + 2 {
-		r.Tally.Add(d, count.Mark{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
+		r.Tally.Add(d, count.Hit{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
 	}
 	if r.Tally.Full() == nil || r.Tally.Full() != nil {
 		t.Error("Full is to report once that windows had to go")

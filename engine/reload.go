@@ -19,7 +19,7 @@ type Reloaded struct {
 	// Rules, without those for which only the handler has changed.
 	Added, Changed, Gone []string
 	Renamed              []Renamed
-	Untold               []string // of Changed: those that receive nothing about objects as they are
+	AppliesLater         []string // of Changed: those that receive nothing about objects as they are
 	Leaving              []string // of Gone: those that prune, so that what they have applied stays
 	Dropped              int      // events that waited for rules that are gone
 	Metrics              running.MetricChanges
@@ -109,8 +109,8 @@ func (r *reload) prepare(ctx context.Context) error {
 		switch {
 		case is != nil && is.Name != old.Name:
 			r.done.Renamed = append(r.done.Renamed, Renamed{Name: is.Name, Former: old.Name})
-			if r.before.IsUntold(old, is.Rule) {
-				r.done.Untold = append(r.done.Untold, is.Name)
+			if r.before.AppliesLater(old, is.Rule) {
+				r.done.AppliesLater = append(r.done.AppliesLater, is.Name)
 			}
 		case is == nil:
 			r.gone = append(r.gone, old)
@@ -125,8 +125,8 @@ func (r *reload) prepare(ctx context.Context) error {
 		case r.before.Runs(old, is.Rule): // with another handler
 		default:
 			r.done.Changed = append(r.done.Changed, old.Name)
-			if r.before.IsUntold(old, is.Rule) {
-				r.done.Untold = append(r.done.Untold, old.Name)
+			if r.before.AppliesLater(old, is.Rule) {
+				r.done.AppliesLater = append(r.done.AppliesLater, old.Name)
 			}
 		}
 	}

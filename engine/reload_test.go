@@ -195,12 +195,12 @@ func checkPreview(t *testing.T, v preview.Changes, done Reloaded, told []string)
 			is.Changed = append(is.Changed, r.Name)
 		}
 		is.Dropped += r.Dropped
-		if r.Untold {
-			is.Untold = append(is.Untold, r.Name)
+		if r.AppliesLater {
+			is.AppliesLater = append(is.AppliesLater, r.Name)
 		}
 	}
-	if isUntold := len(done.Changed) > 0 && len(told) == 0; isUntold != (len(done.Untold) > 0) {
-		t.Errorf("changed %q, told %q, untold %q", done.Changed, told, done.Untold)
+	if isUntold := len(done.Changed) > 0 && len(told) == 0; isUntold != (len(done.AppliesLater) > 0) {
+		t.Errorf("changed %q, told %q, untold %q", done.Changed, told, done.AppliesLater)
 	}
 	if diff := cmp.Diff(done, is); diff != "" {
 		t.Errorf("the preview was wrong (-reload +preview):\n%s", diff)
@@ -301,7 +301,7 @@ func TestReloadKeepsWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, Untold: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
+	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, AppliesLater: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
 		t.Error(diff)
 	}
 	l.put("a", "4")

@@ -241,6 +241,7 @@ type reported struct {
 	died func(delivery.Letter)
 }
 
+// Add implements dispatch.DeadLetters.
 func (r reported) Add(l delivery.Letter) (evicted []delivery.Letter, err error) {
 	r.died(l)
 	return r.LetterBox.Add(l)

@@ -55,7 +55,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 			one.Change, one.Dropped = preview.Replaced, old.Undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.Untold = preview.Changed, now.IsUntold(old, r)
+			one.Change, one.AppliesLater = preview.Changed, now.AppliesLater(old, r)
 			one.BySource = running.HasManifest(old, r)
 		}
 		if err := d.count(ctx, &one, old, r); err != nil {

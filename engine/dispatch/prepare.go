@@ -122,7 +122,7 @@ func (d *Dispatcher) did(f *flight) trail.Verdict {
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A
 // restart finds the event either counted and decided, or neither. If it goes on and still cannot be
 // delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
-func (d *Dispatcher) count(f *flight, m count.Mark) (goesOn bool) {
+func (d *Dispatcher) count(f *flight, m count.Hit) (goesOn bool) {
 	var cut uint64
 	d.journal(func() {
 		queue, key, v := f.lane.queue, f.item.Key, f.item.Value
@@ -186,7 +186,7 @@ func (l *Lane) isStale(stale bool, payload json.RawMessage) bool {
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.
 type preparedItem struct {
 	delivery.Item
-	count *count.Mark
+	count *count.Hit
 	isNew bool
 }
 

@@ -105,7 +105,7 @@ func NewIndex(program *expr.Program, failures *Failures) source.Index {
 
 // CountDecided counts an event that was decided at its delivery. It implements the Count of
 // dispatch.LaneOptions.
-func (r *Rule) CountDecided(d delta.Delta, m count.Mark) (goesOn bool) {
+func (r *Rule) CountDecided(d delta.Delta, m count.Hit) (goesOn bool) {
 	now := r.Preparer.Clock.Now()
 	if goesOn = r.Tally.Add(d, m, now); !goesOn {
 		r.Trails.Changes.Add(d, trail.ByCount, now)

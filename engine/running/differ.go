@@ -48,12 +48,13 @@ func (w *Work) Runs(old *live.Rule, r *plan.Rule) bool {
 	return true
 }
 
-// IsUntold reports whether a running rule that selects Synced becomes r by an edit that leaves its
-// membership as it is. The rule then receives nothing about objects as they are: the edit applies
-// to each object at its next change.
-func (w *Work) IsUntold(old *live.Rule, r *plan.Rule) bool {
-	if old.Told == r.Told || r.OnlyMeasures() || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
-		r.Rounds != nil || old.Membership() != live.MembershipOf(r) || old.For != r.For {
+// AppliesLater reports whether a running rule that selects Synced becomes r by an edit that leaves
+// its membership as it is. The rule then receives nothing about objects as they are: the edit
+// applies to each object at its next change.
+func (w *Work) AppliesLater(old *live.Rule, r *plan.Rule) bool {
+	if old.EventsDigest == r.EventsDigest || r.OnlyMeasures() ||
+		!r.Events.Has(delta.Synced) || r.Source.IsRule() || r.Rounds != nil ||
+		old.Membership() != live.MembershipOf(r) || old.For != r.For {
 		return false
 	}
 	for _, planned := range r.Source.Informers {

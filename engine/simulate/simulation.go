@@ -47,7 +47,7 @@ type Simulation struct {
 	options Options
 	clock   *clock
 	cluster *cluster
-	memory  *state.Memory // of the engine's state
+	memory  *state.InMemory // of the engine's state
 	events  []Event
 
 	stepper     *engine.Stepper // nil while the engine is stopped
@@ -79,7 +79,7 @@ func New(p *plan.Plan, o Options) (*Simulation, error) {
 	}
 	s := &Simulation{
 		plan: p, options: o, clock: &clock{now: o.Start}, cluster: newCluster(),
-		memory: state.NewMemory(), away: make(map[schema.GroupVersionResource]*away),
+		memory: state.NewInMemory(), away: make(map[schema.GroupVersionResource]*away),
 	}
 	if o.Stopped {
 		return s, nil
@@ -261,7 +261,7 @@ func (s *Simulation) Run(r Resumption) error {
 		s.plan = r.Plan
 	}
 	if r.StateLost {
-		s.memory = state.NewMemory()
+		s.memory = state.NewInMemory()
 	}
 	s.clock.now = s.clock.now.Add(r.ClockSet)
 	if err := s.begin(); err != nil {
