@@ -23,7 +23,7 @@ kind: Rule
 metadata: {name: acts}
 spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, object: {metadata: {name: a, namespace: b}}}}, {delete: {}}]}
 `+aRule("tells", ""))
-	actor := e.parts.Acting.OfRules()
+	actor := e.parts.Acting.ForRules()
 	for why, c := range map[string]struct {
 		rule   string
 		action handler.Action
@@ -64,7 +64,7 @@ func TestAllow(t *testing.T) {
 		{name: "there was nothing", after: []string{"patch"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			actor := e.parts.Acting.Of(writing(c.before))
+			actor := e.parts.Acting.ForHandler(writing(c.before))
 			may := func() (verbs []string) {
 				for _, one := range []handler.Action{
 					{Verb: "patch", Resource: handler.Resource(configMaps), Namespace: "b", Name: "a", Patch: []byte("{}")},

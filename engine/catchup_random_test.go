@@ -119,8 +119,6 @@ func turnsAndKills(t *testing.T, seed uint64) {
 			aRule("every", ", delivery: every, payload: object.data.size") +
 			aRule("turns", fmt.Sprintf(", payload: object.data.size, where: object.data.size == %q", size))
 	}
-	hurried, end := context.WithCancel(t.Context())
-	end()
 	f := &follower{known: map[string]map[string]string{"all": {}, "every": {}, "turns": {}}}
 	for range 10 {
 		for range chance.IntN(4) {
@@ -149,7 +147,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		if isWhole := func() bool { // every rule knows everything
 			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				l.server.Bookmark()
-				isBehind := func(in *intake.Intake) bool { return in.AwaitCaughtUp(hurried) != nil || in.CatchesUp() }
+				isBehind := func(in *intake.Intake) bool { return !in.HasCaughtUp() || in.HasCatchUps() }
 				if e.phase.Loaded.Load() && !slices.ContainsFunc(e.work().Intakes, isBehind) {
 					return true
 				}

@@ -3,11 +3,13 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
@@ -65,5 +67,24 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 				t.Errorf("%d records cannot be written", n)
 			}
 		})
+	}
+}
+
+// Turns over the objects of an informer come to their end even if code panics that one of them runs.
+func TestTurnsGoOnDespitePanics(t *testing.T) {
+	t.Parallel()
+	_, _, in := idleWith(t, mapSource+aRule("all", ""), Options{})
+	var had []string
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	left := in.InTurns(ctx, []string{"a", "b", "c", "d"}, func(_ *intake.Intake, key string, _ *object.Object) bool {
+		had = append(had, key)
+		if key == "b" {
+			panic("a defect")
+		}
+		return key != "c"
+	})
+	if want := []string{"a", "b", "c"}; !slices.Equal(had, want) || left != 2 {
+		t.Errorf("the turns of %q, and %d are left", had, left)
 	}
 }

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"github.com/informd/informd/engine/tally"
-)
+import "github.com/informd/informd/engine/tally"
 
 // restoreCounts restores what rules had counted when the state was saved, and forgets it for rules
 // whose count has changed since. It is called within a cut.

@@ -11,8 +11,8 @@
 //	  │ delivery.Delivery
 //	dispatch    one dispatcher per handler: prepares, sends, judges the answer, retries or gives up
 //
-// This package is the engine as a whole: it begins (engine.go), resumes from the last cut of a state
-// (restore.go), goes on with another plan (reload.go) and ends; a Stepper drives it by hand
+// This package is the engine as a whole: it begins (engine.go), resumes from the last cut of a
+// state (restore.go), goes on with another plan (reload.go) and ends; a Stepper drives it by hand
 // (stepping.go). Its rooms are
 //
 //	live     what runs for one rule, source, handler or metric

@@ -34,20 +34,10 @@ type (
 	Handler = live.Handler
 	// ExpressionFailure is a failed evaluation of an expression.
 	ExpressionFailure = live.ExpressionFailure
-	// Fault says what a failure comes from.
-	Fault = live.Fault
 )
 
-// The names and faults in reports: see package live.
-const (
-	OwnActions   = live.OwnActions
-	OnlyMetrics  = live.OnlyMetrics
-	OfExpression = live.OfExpression
-	OfObject     = live.OfObject
-	OfPast       = live.OfPast
-	OfBound      = live.OfBound
-	OfInformd    = live.OfInformd
-)
+// OwnActions is the handler name that reports use for the actions a rule performs itself.
+const OwnActions = live.OwnActions
 
 // Cluster says how to reach the API server.
 type Cluster struct {
@@ -80,15 +70,16 @@ type Options struct {
 	DrainTimeout time.Duration
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
-	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means turn. For tests.
+	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means timing.Turn. For
+	// tests.
 	catchUpTurn time.Duration
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping
 }
 
-// Engine runs a plan, and can change to another one: see Reload. Operators' questions and requests go to
-// its Desk.
+// Engine runs a plan, and can change to another one: see Reload. Operators' questions and requests
+// go to its Desk.
 type Engine struct {
 	*admin.Desk
 	log       *slog.Logger
@@ -112,7 +103,9 @@ type Engine struct {
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.
 // handlers has one Handler for each handler of the plan. An error names what is missing or cannot
 // be used.
-func New(p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Options) (*Engine, error) {
+func New(
+	p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Options,
+) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -151,8 +144,8 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Opti
 // newParts returns what all works of the engine are made of.
 func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 	act := acting.Options{
-		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery, Logger: o.Logger, Clock: o.Clock,
-		Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
+		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery,
+		Logger: o.Logger, Clock: o.Clock, Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
 	}
 	if o.Stepping != nil {
 		act.Perform = o.Stepping.Perform
@@ -162,10 +155,11 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 		return running.Parts{}, err
 	}
 	parts := running.Parts{
-		Logger: o.Logger, Clock: o.Clock, Store: o.State, Acting: acts, Trail: &e.trail, Present: &e.present,
+		Logger: o.Logger, Clock: o.Clock, Store: o.State,
+		Acting: acts, Trail: &e.trail, Present: &e.present,
 		Intake: intake.Options{
-			Clock: o.Clock, Informers: e.informers, Moments: rounds.NewMoments(o.Clock.Now), Store: o.State, Dead: e.dead,
-			Turn: o.catchUpTurn, IsStepped: o.Stepping != nil,
+			Clock: o.Clock, Informers: e.informers, Moments: rounds.NewMoments(o.Clock.Now),
+			Store: o.State, Dead: e.dead, Turn: o.catchUpTurn, IsStepped: o.Stepping != nil,
 		},
 		Dispatch: dispatch.Options{
 			Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Attempted: o.Delivered,
@@ -208,8 +202,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// logUndelivered says what becomes of deliveries that wait. It is called when the state's last write
-// is over.
+// logUndelivered says what becomes of deliveries that wait. It is called when the state's last
+// write is over.
 func (e *Engine) logUndelivered(n int) {
 	switch {
 	case n == 0:

@@ -131,7 +131,7 @@ spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 	for range 2 {
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
 	}
-	if got := e.rule("panics").Failures.Errors(); got != 2 {
+	if got := e.rule("panics").Failures.Count(); got != 2 {
 		t.Errorf("%d failures of the rule that panics, want 2", got)
 	}
 	if got := e.rule("small").Matches.Load(); got != 2 {

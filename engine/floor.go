@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 
@@ -32,7 +31,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 	_ = json.Unmarshal(from.occasions[noRule], &e.floor) // which leaves 0 if there is none
 	for _, gone := range from.decision.Gone {
 		if _, ok := from.rules[gone.Name]; ok {
-			e.raise(live.LastIn(from.occasions[gone.Name]))
+			e.raise(live.LastOccasionIn(from.occasions[gone.Name]))
 		}
 	}
 	isSaved := func(r *live.Rule) bool {
@@ -41,7 +40,7 @@ func (e *Engine) resumeOccasions(from loaded) {
 	}
 	for _, r := range e.work().Rules {
 		if isSaved(r) && from.rules[r.ID].Name != r.Name {
-			e.raise(live.LastIn(from.occasions[r.ID]))
+			e.raise(live.LastOccasionIn(from.occasions[r.ID]))
 		}
 	}
 	planned := make(map[string]resume.Memory)
@@ -79,20 +78,6 @@ func (r *reload) takeOccasions() {
 			rule.BeginFirst(r.floor) // introduce records it
 		default:
 			rule.SucceedOccasions(r.floor)
-		}
-	}
-}
-
-// noteID identifies a note of the state.
-type noteID struct{ rule, name string }
-
-// notesOf returns the notes of one rule, by name.
-func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		for id, value := range notes {
-			if id.rule == rule && !yield(id.name, value) {
-				return
-			}
 		}
 	}
 }

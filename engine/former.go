@@ -8,9 +8,9 @@ import (
 )
 
 // A rule is renamed by a manifest with another name that says formerly. It keeps what it had, and
-// nothing of that moves: each rule has an id, under which the state has all of its records. The id is
-// the first name that the rule had. The record of the rule says which name it has now, so a rename
-// changes this one record, and the rule's dead letters in the same cut.
+// nothing of that moves: each rule has an id, under which the state has all of its records. The id
+// is the first name that the rule had. The record of the rule says which name it has now, so a
+// rename changes this one record, and the rule's dead letters in the same cut.
 //
 // Ids of events begin with the rule's name. Those of deliveries that wait stay what they were:
 // the record also says up to which number of a delivery the former name counts. See

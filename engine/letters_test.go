@@ -199,7 +199,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			letters := awaitLetters(t, e, 2)
 			c.change(l)
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-				now, there := e.rule("acts").Own.View.Get("shop", "a")
+				now, there := e.rule("acts").OwnSource.View.Get("shop", "a")
 				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Delta.Object.ResourceVersion() {
 					break
 				}
@@ -209,7 +209,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			}
 			// A deletion of long ago prunes nothing of an object that exists again.
 			p := e.rule("acts").Preparer
-			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.Failures.Of(letters[0].Key)); ok != (c.acts && !c.adds) {
+			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), func(err error) { p.Failures.Add(err, letters[0].Key) }); ok != (c.acts && !c.adds) {
 				t.Errorf("AsItIs of a deletion: ok is %v", ok)
 			}
 			left := 0

@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -99,6 +100,24 @@ func TestMetrics(t *testing.T) {
 	e, stop = l.startWith(rules, h)
 	defer func() { stop() }()
 	l.measures(e, "by_size{1}=1", "by_size{what}=1") // a counter starts over, and nothing has changed
+}
+
+// A reload hides no gauge of an informer that stays as it is.
+func TestReloadShowsWhatStays(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.put("a", "1")
+	e, stop := l.startWith(sourceWith(bySize), &teller{})
+	defer stop()
+	l.measures(e, "by_size{1}=1")
+	moving := running.MoveGauges(e.work(), nil)
+	l.measures(e, "by_size{1}=1")
+	moving.End()
+	moving = running.MoveGauges(&running.Work{}, e.work().Intakes)
+	if got := series(e); len(got) > 0 {
+		t.Errorf("the gauge of an informer that ends is shown: %q", got)
+	}
+	moving.End()
 }
 
 // An object on which an expression fails contributes nothing, and is counted and reported.

@@ -132,7 +132,7 @@ func TestIDsAfterACrash(t *testing.T) {
 	l.holds("both are told", func() bool { _, ids := h.inOrder(); return len(ids) >= 2 })
 	e.rule("r").Memory.Know(e.work().Intakes[0].ID, `object.data.size != "2"`) // as if not learned
 	end := e.begin()
-	e.rule("r").Memory.Loaded()
+	e.rule("r").Memory.NoteLoaded()
 	end()
 	_, ids := h.inOrder()
 	first := slices.Compact(slices.Sorted(slices.Values(ids)))

@@ -12,19 +12,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
-	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
 // hasResumed reports whether a rule follows its informers, and its source has synced.
 func hasResumed(e *Engine, r *live.Rule) bool {
-	return r.Own.View.HasSynced() && !r.Lane.Paused() && !running.IsHeld(e.work(), r)
+	return r.OwnSource.View.HasSynced() && !r.Lane.Paused() && !r.Pruning.Rule.IsHeld()
 }
 
 // An orphan's source object that has come meanwhile is not deleted.
@@ -34,7 +32,7 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 	l.put("a", "1")
 	h := new(teller)
 	e, stop := l.start(mapSource+aRule("r", `, prune: true, actions: [{if: object.data.size == "9", apply: {resource: v1/secrets, object: {metadata: {name: copy, namespace: shop}}}}]`), h)
-	for deadline := time.Now().Add(patience); e.rule("r").Lane.Stats().InFlight > 0 || len(e.rule("r").Own.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); e.rule("r").Lane.Stats().InFlight > 0 || len(e.rule("r").OwnSource.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
@@ -44,7 +42,7 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
-	if told := e.present.Depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
+	if told := r.Pruning.Rule.Depart(t.Context(), gone); len(told) != 2 || told[gone[0]] {
 		t.Errorf("told %v", told)
 	}
 	for r.Lane.Stats().Waiting+r.Lane.Stats().InFlight > 0 {
@@ -124,7 +122,7 @@ func TestOrphansOfABusyRule(t *testing.T) {
 	l.server.Apply(secrets, copied)
 	l.put("a", "2")
 	await("the rule does not lose the object", func() bool {
-		is, ok := r.Own.View.Get("shop", "a")
+		is, ok := r.OwnSource.View.Get("shop", "a")
 		return ok && !r.Preparer.Selects(is, time.Now())
 	})
 	found, err := r.Pruning.Orphans.Look(t.Context())
@@ -146,7 +144,7 @@ func TestStatusOfALongPrune(t *testing.T) {
 	})
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	e, stop := l.start(pruningRule, new(teller))
-	for i := range 2 * acting.LongPrune {
+	for i := range 200 { // a prune that takes more than a moment
 		l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
 			"namespace": "shop", "name": fmt.Sprint("copy-", i),
 			"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": e.rule("r").Preparer.Mark(key)},
@@ -154,7 +152,7 @@ func TestStatusOfALongPrune(t *testing.T) {
 		}})
 	}
 	l.put("a", "1")
-	for deadline := time.Now().Add(patience); len(e.rule("r").Own.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(e.rule("r").OwnSource.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
@@ -192,7 +190,7 @@ func TestOrphansOverARestart(t *testing.T) {
 			if err := e.SetPaused("r", true); err != nil {
 				t.Fatal(err)
 			}
-			if told := e.present.Depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.Lane.Holds(key) {
+			if told := r.Pruning.Rule.Depart(t.Context(), []delta.Key{key}); !told[key] || !r.Lane.Holds(key) {
 				t.Fatalf("told %v", told)
 			}
 			stop()

@@ -88,7 +88,6 @@ type reload struct {
 	gone    []*live.Rule       // of before
 	stopped []*live.Dispatcher // of before
 	dropped []*intake.Intake   // of before
-
 }
 
 // prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
@@ -132,7 +131,7 @@ func (r *reload) prepare(ctx context.Context) error {
 		}
 	}
 	for _, rule := range r.next.Rules {
-		if r.before.Became(rule.Rule) == nil {
+		if r.before.Predecessor(rule.Rule) == nil {
 			r.done.Added = append(r.done.Added, rule.Name)
 		}
 	}
@@ -166,7 +165,7 @@ func (r *reload) carryOut() {
 			r.introduce(rule)
 		}
 	}
-	moving := running.MoveGauges(slices.Concat(r.next.Intakes, r.dropped)...)
+	moving := running.MoveGauges(r.next, r.dropped)
 	for _, w := range r.before.Waiting {
 		if w.GoesOn(r.next.Rules) {
 			r.next.Waiting = append(r.next.Waiting, w)
@@ -259,7 +258,8 @@ func (e *Engine) logGone(rule string, isReplaced bool, waiting int) {
 	e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", rule, "waiting", waiting)
 }
 
-// wait has the rules that come or change wait for sources that they look into: see live.Preparer.Awaited.
+// wait has the rules that come or change wait for sources that they look into: see
+// live.Preparer.Awaited.
 func (r *reload) wait() (all []*intake.Waiting) {
 	for _, in := range r.next.Intakes {
 		all = append(all, intake.WaitForOthers(in, func(rule *live.Rule) bool {
@@ -275,7 +275,7 @@ func (r *reload) introduce(rule *live.Rule) {
 	if r.store != nil { // the records under its name are gone
 		rule.OpenLanes()
 	}
-	rule.Memory.Loaded()
+	rule.Memory.NoteLoaded()
 	rule.Memory.NoteOccasions()
 	r.note(rule)
 }
@@ -285,10 +285,10 @@ func (r *reload) succeed(rule *live.Rule) {
 	old := rule.Before
 	old.Pruning.Stop()
 	rule.Options.Renamed = func(former []delivery.Former) {
-		rule.Memory.Renamed(rule.Name, former)
+		rule.Memory.Rename(rule.Name, former)
 		r.dead.Rename(old.Name, rule.Name)
 	}
-	rule.Lane = rule.To.Succeed(old.Lane, rule.Name, rule.Options, rule.IsHeld())
+	rule.Lane = rule.Dispatcher.Succeed(old.Lane, rule.Name, rule.Options, rule.IsHeld())
 	rule.Memory.Follow(rule.Lane)
 	rule.Matches.Store(old.Matches.Load())
 	rule.Preparer.Selected.Store(old.Preparer.Selected.Load())

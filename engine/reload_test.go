@@ -45,7 +45,7 @@ func (l *life) reload(e *Engine, manifests string, h live.Handler) (Reloaded, er
 
 // catchesUp reports whether a rule catches up, or may have to once the state is loaded.
 func catchesUp(e *Engine) bool {
-	return !e.phase.Loaded.Load() || slices.ContainsFunc(e.work().Intakes, (*intake.Intake).CatchesUp)
+	return !e.phase.Loaded.Load() || slices.ContainsFunc(e.work().Intakes, (*intake.Intake).HasCatchUps)
 }
 
 // quiet waits until everything is ready and delivered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -30,6 +31,20 @@ type loaded struct {
 	gathered  map[string][]state.LaneKey // by rule
 	notes     map[noteID][]byte
 	occasions map[string][]byte // by rule, gone ones too
+}
+
+// noteID identifies a note of the state.
+type noteID struct{ rule, name string }
+
+// notesOf returns the notes of one rule, by name.
+func notesOf(rule string, notes map[noteID][]byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for id, value := range notes {
+			if id.rule == rule && !yield(id.name, value) {
+				return
+			}
+		}
+	}
 }
 
 // note returns a note of a rule.
@@ -180,7 +195,7 @@ func (e *Engine) resume(from loaded) {
 			r.Lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.Memory.Load(from.paused[r.ID])
+		r.Memory.RestorePause(from.paused[r.ID])
 	}
 	e.takeNames(from)
 	end = e.begin()
@@ -200,7 +215,7 @@ func (e *Engine) resume(from loaded) {
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
 	for _, r := range e.work().Rules {
-		r.Memory.Loaded()
+		r.Memory.NoteLoaded()
 	}
 	e.restoreCounts(from.notes)
 	for _, r := range e.work().Rules {
@@ -229,8 +244,8 @@ func (e *Engine) planned() []resume.Memory {
 	return rules
 }
 
-// part hands what rules had inside in informers that they have left to the intakes from which they will
-// learn of it: see parting.
+// part hands what rules had inside, in informers that they have left, to the intakes from which
+// they will learn what became of it.
 func (e *Engine) part(from loaded) *intake.Departures {
 	left := intake.NewDepartures(e.present.Intakes)
 	for _, r := range e.work().Rules {
@@ -256,7 +271,7 @@ func (e *Engine) part(from loaded) *intake.Departures {
 }
 
 // drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
-// informers of which rules must still learn: see parting.
+// informers of which rules must still learn: see intake.Departures.
 func (e *Engine) drop(left *intake.Departures, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {

@@ -127,7 +127,7 @@ func TestSparedOverAReload(t *testing.T) {
 	e, stop := l.start(sparing, new(teller))
 	defer stop()
 	key := delta.Key{Namespace: "shop", Name: "a"}
-	for deadline := time.Now().Add(patience); !e.rule("r").Own.View.HasSynced(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !e.rule("r").OwnSource.View.HasSynced(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}

@@ -67,8 +67,8 @@ type wait struct {
 	then   func(context.Context)
 }
 
-// NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as New
-// takes it. It resumes from the state, as Run does. After an error it has closed the state.
+// NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as
+// New takes it. It resumes from the state, as Run does. After an error it has closed the state.
 func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Stepper, error) {
 	e, err := New(p, nowhere(), handlers, o)
 	if err != nil {
@@ -107,8 +107,8 @@ func nowhere() Cluster {
 	}
 }
 
-// Hands returns a Hand for each informer of the cluster, in the order of the plan. The caller begins
-// each of them with Resume or List.
+// Hands returns a Hand for each informer of the cluster, in the order of the plan. The caller
+// begins each of them with Resume or List.
 func (s *Stepper) Hands() []Hand {
 	return slices.DeleteFunc(slices.Clone(s.hands), func(h Hand) bool { return h.isFixed })
 }
@@ -241,6 +241,7 @@ type reported struct {
 	died func(delivery.Letter)
 }
 
+// Add implements dispatch.DeadLetters.
 func (r reported) Add(l delivery.Letter) (evicted []delivery.Letter, err error) {
 	r.died(l)
 	return r.LetterBox.Add(l)

@@ -1,5 +1,5 @@
-// Package acting changes the cluster for rules and handlers: it says what each of them may do, has it done,
-// and recognizes what a rule has done itself.
+// Package acting changes the cluster for rules and handlers: it says what each of them may do, has
+// it done, and recognizes what a rule has done itself.
 package acting
 
 import (
@@ -29,7 +29,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Acting performs actions in the cluster, for all handlers and rules. It is safe for concurrent use.
+// Acting performs actions in the cluster, for all handlers and rules. It is safe for concurrent
+// use.
 type Acting struct {
 	*action.Executor
 	options Options
@@ -50,7 +51,8 @@ type Options struct {
 	Clock     clock.PassiveClock
 	// Rule returns the rule that made an event under this name, or nil.
 	Rule func(name string) *live.Rule
-	// Observer, if not nil, gets each action that was performed, concurrently. Its rule remembers it as well.
+	// Observer, if not nil, gets each action that was performed, concurrently. The rule remembers it
+	// as well.
 	Observer func(action.Done)
 	// DryRun logs what actions would change instead of performing them.
 	DryRun bool
@@ -82,15 +84,16 @@ func New(o Options) (*Acting, error) {
 	}, nil
 }
 
-// Configure sets what a lane needs if its rule has actions, or a handler h that may change the cluster. The
-// lane then recognizes the rule's own changes, unless the rule asks for them.
+// Configure sets what a lane needs if its rule has actions, or a handler h that may change the
+// cluster. The lane then recognizes the rule's own changes, and r.KnowsOwn says so, unless the rule
+// asks for them.
 func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handler) {
 	if r.Actions == nil && len(h.Write) == 0 {
 		return
 	}
 	o.Acts, o.ActsItself = true, r.Actions != nil
 	if o.ActsItself && r.Handler != "" {
-		o.Actor = a.OfRules()
+		o.Actor = a.ForRules()
 	}
 	if !r.OwnChanges {
 		r.KnowsOwn = true
@@ -98,18 +101,18 @@ func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handl
 	}
 }
 
-// Chasing says why events of a rule are held back, or returns "". isRule reports whether a rule of that name
-// exists.
+// Chasing says why events of a rule are held back, or returns "". isRule reports whether a rule of
+// that name exists.
 func (a *Acting) Chasing(rule string, isRule func(name string) bool) string {
 	return a.breaker.Chasing(rule, isRule)
 }
 
-// LongPrune is how many deletions make a prune that takes more than a moment.
-const LongPrune = 100
+// longPrune is how many deletions make a prune that takes more than a moment.
+const longPrune = 100
 
 // Progress says how far a long prune of a rule is, or returns "".
 func (a *Acting) Progress(rule string) string {
-	if done, of := a.Executor.Pruning(rule); of > LongPrune {
+	if done, of := a.Executor.Pruning(rule); of > longPrune {
 		return fmt.Sprintf("prunes: %d of %d objects", done, of)
 	}
 	return ""
@@ -122,9 +125,9 @@ type actor struct {
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
-// Of returns the actor of a handler. If the handler lacks a permission, the error names the
+// ForHandler returns the actor of a handler. If the handler lacks a permission, the error names the
 // manifest line that would grant it.
-func (a *Acting) Of(h config.Handler) dispatch.Actor {
+func (a *Acting) ForHandler(h config.Handler) dispatch.Actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
 	a.mu.Lock()
@@ -150,10 +153,10 @@ func policyOf(h config.Handler) *action.Policy {
 	return policy
 }
 
-// Allow applies a new manifest h of a handler: the handler may change in the cluster what h.Write grants.
-// Until done is called, the old permissions hold as well. done(true) keeps the new ones alone, done(false)
-// the old ones alone. A handler that had no Write when Of made its actor cannot get one: Allow then changes
-// nothing.
+// Allow applies a new manifest h of a handler: the handler may change in the cluster what h.Write
+// grants. Until done is called, the old permissions hold as well. done(true) keeps the new ones
+// alone, done(false) the old ones alone. A handler that had no Write when ForHandler made its actor
+// cannot get one: Allow then changes nothing.
 func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
 	a.mu.Lock()
 	policy := a.policies[h.Name]
@@ -173,9 +176,9 @@ func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
 	}
 }
 
-// OfRules returns the actor of rules' own actions. It allows what the rules say now, because
+// ForRules returns the actor of rules' own actions. It allows what the rules say now, because
 // actions recorded before a restart may come from older rules.
-func (a *Acting) OfRules() dispatch.Actor {
+func (a *Acting) ForRules() dispatch.Actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := a.options.Rule(by.Rule)
 		for _, one := range actions {

@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// Desk answers operators' questions about a plan at work, and does what operators ask. It is safe for
-// concurrent use.
+// Desk answers operators' questions about a plan at work, and does what operators ask. It is safe
+// for concurrent use.
 type Desk struct {
 	present *running.Present
 	phase   *running.Phase
@@ -23,7 +23,7 @@ type Desk struct {
 	clock   clock.PassiveClock
 }
 
-// newDesk returns a desk for the works of p.
+// New returns a Desk for the works that are made of p.
 func New(p *running.Parts, phase *running.Phase, dead *dispatch.LetterBox) *Desk {
 	return &Desk{
 		present: p.Present, phase: phase, acting: p.Acting, dead: dead, store: p.Store, trail: p.Trail,

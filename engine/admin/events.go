@@ -14,13 +14,13 @@ type Happening struct {
 	trail.Entry
 }
 
-// MaxHappenings bounds what Happenings returns at once.
-const MaxHappenings = 1000
+// maxHappenings bounds what Happenings returns at once.
+const maxHappenings = 1000
 
 // Happenings returns what has happened for a rule, or for all rules if its name is empty, in order.
-// They are the newest, or if after is not 0, the first ones after the Happening of that number. last
-// is the number to go on with. missed says that some after that number are forgotten. If there is no
-// such rule, the error wraps ErrNotFound.
+// They are the newest, or if after is not 0, the first ones after the Happening of that number.
+// last is the number to go on with. missed says that some after that number are forgotten. If there
+// is no such rule, the error wraps ErrNotFound.
 func (d *Desk) Happenings(rule string, after uint64) (
 	all []Happening, last uint64, missed bool, err error,
 ) {
@@ -48,10 +48,10 @@ func (d *Desk) Happenings(rule string, after uint64) (
 		return nil, 0, false, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
 	slices.SortFunc(all, func(a, b Happening) int { return cmp.Compare(a.Number, b.Number) })
-	if left := len(all) - MaxHappenings; left > 0 && after == 0 {
+	if left := len(all) - maxHappenings; left > 0 && after == 0 {
 		all = all[left:]
 	} else if left > 0 {
-		all = all[:MaxHappenings]
+		all = all[:maxHappenings]
 		last = all[len(all)-1].Number
 	}
 	return all, last, missed, nil

@@ -115,7 +115,7 @@ func (d *Desk) look(r *live.Rule, key delta.Key) (k known) {
 
 // standing returns the state of a rule, and the reason.
 func (d *Desk) standing(r *live.Rule) (state, reason string) {
-	is, why := stateOf(r, statusOf(r.Own))
+	is, why := stateOf(r, statusOf(r.OwnSource))
 	return string(is), why
 }
 
@@ -176,8 +176,8 @@ func isUnderWay(what string) bool {
 	return what == trail.Sent.String() || what == trail.Acts.String()
 }
 
-// attemptsAt returns the last attempts at events of an object. If its last change went along with the
-// event of its group, those are attempts at that.
+// attemptsAt returns the last attempts at events of an object. If its last change went along with
+// the event of its group, those are attempts at that.
 func attemptsAt(r *live.Rule, key delta.Key, k known) []trail.Entry {
 	n := len(k.changes)
 	if r.Group == nil || k.object == nil || n == 0 || k.changes[n-1].Verdict != trail.Gathered {

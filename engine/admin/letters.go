@@ -21,8 +21,8 @@ var ErrNotFound = errors.New("not found")
 var ErrNotRestored = errors.New("the saved state is not loaded yet, " +
 	"because the API server has not identified the cluster: try again when it can be reached")
 
-// ErrStopping is the error of requests that come when nothing more is delivered, and perhaps nothing
-// more is written.
+// ErrStopping is the error of requests that come when nothing more is delivered, and perhaps
+// nothing more is written.
 var ErrStopping = errors.New("informd is stopping: try again when it has restarted")
 
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
@@ -87,8 +87,8 @@ func (d *Desk) again(letter delivery.Letter) (again delivery.Letter, r *live.Rul
 	return again, r, err
 }
 
-// redrive has a rule deliver a letter once more. If ok is false without an error, the rule's lane is
-// closed and the letter stays where it is.
+// redrive has a rule deliver a letter once more. If ok is false without an error, the rule's lane
+// is closed and the letter stays where it is.
 func (d *Desk) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error) {
 	defer d.begin()()
 	if d.phase.Ended.Load() {
@@ -98,7 +98,7 @@ func (d *Desk) redrive(r *live.Rule, again delivery.Letter) (ok bool, err error)
 	if !ok { // another request was quicker
 		return false, noLetter(again.ID)
 	}
-	if !r.Memory.Current().Redrive(again) {
+	if !r.Memory.Lane().Redrive(again) {
 		_, err := d.dead.Add(letter) // into its own place, so nothing is evicted
 		return false, err
 	}
@@ -145,8 +145,8 @@ func (d *Desk) pause(r *live.Rule, paused bool) (ok bool, err error) {
 }
 
 // Written returns nil once a crash can no longer undo what RetryLetter, DropLetter, SetPaused and
-// Resync have changed: it is on the disk, or there is no state that it could be kept in. It does not
-// wait for a disk in trouble: then the error wraps state.ErrNotDurable.
+// Resync have changed: it is on the disk, or there is no state that it could be kept in. It does
+// not wait for a disk in trouble: then the error wraps state.ErrNotDurable.
 func (d *Desk) Written(ctx context.Context) error {
 	if d.store == nil {
 		return nil
@@ -166,7 +166,7 @@ func (d *Desk) RetryRule(rule, object string) (n int, err error) {
 		case d.phase.Ended.Load():
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
 		}
-		n, err := retryNow(r.Memory.Current(), rule, object)
+		n, err := retryNow(r.Memory.Lane(), rule, object)
 		if n > 0 || !r.Memory.Ended() {
 			return n, err
 		}

@@ -51,7 +51,7 @@ func (d *Desk) Metrics() (all []MetricFamily) {
 func statusOfMetric(m *live.Metric, of *running.Work) MetricStatus {
 	s := MetricStatus{
 		Name: m.Name, Source: m.Source.Name, Max: m.Max,
-		Errors: m.Failures.Errors(),
+		Errors: m.Failures.Count(),
 	}
 	var over *source.Source
 	for _, running := range of.Sources {
@@ -59,7 +59,7 @@ func statusOfMetric(m *live.Metric, of *running.Work) MetricStatus {
 			over = running.View
 		}
 	}
-	s.LastError = m.Failures.LastOf(over, nil)
+	s.LastError = m.Failures.Last(over, nil)
 	if m.Rule != nil {
 		s.Source, s.Rule = "", m.Rule.Name
 	}

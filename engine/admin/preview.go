@@ -38,7 +38,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 	}
 	now.ChangedHandlers(p, &v.Handlers)
 	for _, r := range p.Rules {
-		old := now.Became(r)
+		old := now.Predecessor(r)
 		if old != nil && now.Runs(old, r) {
 			continue
 		}
@@ -55,7 +55,8 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 			one.Change, one.Dropped = preview.Replaced, old.Undelivered()
 			old = nil
 		case old != nil:
-			one.Change, one.AppliesLater, one.BySource = preview.Changed, now.AppliesLater(old, r), running.Says(old, r)
+			one.Change, one.AppliesLater = preview.Changed, now.AppliesLater(old, r)
+			one.BySource = running.HasManifest(old, r)
 		}
 		if err := d.count(ctx, &one, old, r); err != nil {
 			return preview.Changes{}, err
@@ -63,7 +64,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 		v.Rules = append(v.Rules, one)
 	}
 	for _, old := range now.Rules {
-		isNamed := func(r *plan.Rule) bool { return now.Became(r) == old }
+		isNamed := func(r *plan.Rule) bool { return now.Predecessor(r) == old }
 		if !slices.ContainsFunc(p.Rules, isNamed) {
 			v.Rules = append(v.Rules, preview.Rule{
 				Name: old.Name, Change: preview.Gone, Dropped: old.Undelivered(), Leaves: old.Prune != nil,
@@ -104,7 +105,8 @@ func (d *Desk) count(
 
 // countFor counts the objects of one informer.
 func countFor(
-	ctx context.Context, in *intake.Intake, v *preview.Rule, old *live.Rule, r *plan.Rule, now func() time.Time,
+	ctx context.Context, in *intake.Intake, v *preview.Rule, old *live.Rule, r *plan.Rule,
+	now func() time.Time,
 ) error {
 	paths := r.Paths()
 	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {

@@ -19,7 +19,8 @@ import (
 // If there is no such rule, the error wraps ErrNotFound. It is an error, and nothing has happened,
 // if the rule's source has not synced, or if the rule does not select Synced.
 //
-// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is then.
+// If a Reload replaces the rule meanwhile, the rest of the objects is shown to the rule as it is
+// then.
 func (d *Desk) Resync(ctx context.Context, rule string) (selected int, err error) {
 	w, err := d.present.Settled(ctx)
 	if err != nil {
@@ -34,7 +35,7 @@ func (d *Desk) Resync(ctx context.Context, rule string) (selected int, err error
 	case !r.Events.Has(delta.Synced):
 		return 0, fmt.Errorf("rule %q does not select synced: add synced to its events", rule)
 	}
-	for _, i := range r.Own.View.Informers() {
+	for _, i := range r.OwnSource.View.Informers() {
 		if state, _ := i.State(); !i.HasSynced() {
 			return 0, fmt.Errorf("rule %q: its source %s is %s: try again once it has synced",
 				rule, r.Source.Name, state)
@@ -68,7 +69,7 @@ func (d *Desk) resync(
 ) (selected int, err error) {
 	isThere := true
 	left := in.InTurns(ctx, in.Keys(), func(is *intake.Intake, _ string, o *object.Object) bool {
-		n, has := is.Again(r, o, of)
+		n, has := is.ShowAgain(r, o, of)
 		selected, isThere = selected+n, has
 		return isThere && !d.phase.Ended.Load()
 	})

@@ -31,8 +31,8 @@ type Status struct {
 	IsStopping bool
 }
 
-// SourceStatus is the state of a source, over all of its informers. Its many fields are the columns of
-// informd status.
+// SourceStatus is the state of a source, over all of its informers. Its many fields are the columns
+// of informd status.
 type SourceStatus struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
@@ -82,8 +82,8 @@ type RuleStatus struct {
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *live.ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
-	// Acted is for how many events it performed actions of its own, and Idle for how many it had none to
-	// perform: each if was false, or its forEach empty.
+	// Acted is for how many events it performed actions of its own, and Idle for how many it had none
+	// to perform: each if was false, or its forEach empty.
 	Acted, Idle uint64
 	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
 	// empty. It omits a reason that may quote a secret.
@@ -130,7 +130,8 @@ type HandlerStatus struct {
 // Status returns the current state.
 func (d *Desk) Status() Status {
 	status := Status{
-		DeadLetters: d.dead.Stats(), IsLoading: !d.phase.Loaded.Load(), IsStopping: d.phase.Stopping.Load(),
+		DeadLetters: d.dead.Stats(),
+		IsLoading:   !d.phase.Loaded.Load(), IsStopping: d.phase.Stopping.Load(),
 	}
 	if d.store != nil {
 		s := d.store.Status()
@@ -146,18 +147,19 @@ func (d *Desk) Status() Status {
 		}
 	}
 	for _, r := range now.Rules {
-		state, reason := stateOf(r, sources[r.Own])
+		state, reason := stateOf(r, sources[r.OwnSource])
 		pending, next := r.Timed.Stats()
 		gathered, due := r.Lane.Gathered()
 		acted, idle := r.Lane.Acted()
 		chasing := d.chasing(r.Name)
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(), Paused: r.Lane.Paused(),
-			State: state, Slowed: chasing != "",
+			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(),
+			Paused: r.Lane.Paused(), State: state, Slowed: chasing != "",
 			Reason:  cmp.Or(reason, chasing, d.acting.Progress(r.Name), r.Pruning.Reason()),
-			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Errors(),
-			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle, Queue: r.Lane.Stats(), Failure: failureOfRule(r),
-			LastError: r.Failures.LastOf(r.Own.View, r.Trails.Changes),
+			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Count(),
+			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle,
+			Queue: r.Lane.Stats(), Failure: failureOfRule(r),
+			LastError: r.Failures.Last(r.OwnSource.View, r.Trails.Changes),
 			RuleTimes: RuleTimes{
 				Pending: pending, NextDue: next, Gathered: gathered, NextEvent: due,
 				Windows: r.Tally.Open(d.clock.Now()), NextRound: r.NextRound(), IsScheduled: r.IsScheduled,
@@ -233,13 +235,14 @@ var remoteness = map[source.State]int{
 	source.Pending: 3, source.Forbidden: 4, source.Unusable: 5, source.Failing: 6,
 }
 
+// statusOf returns the status of a source.
 func statusOf(s *live.Source) SourceStatus {
 	status := SourceStatus{
 		Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64),
 	}
 	status.Resource = object.ResourceName(s.Resource)
 	for _, f := range s.Failures {
-		status.IndexErrors += f.Errors()
+		status.IndexErrors += f.Count()
 	}
 	isFirst := true
 	for i, informer := range s.View.Informers() {

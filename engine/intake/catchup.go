@@ -21,8 +21,8 @@ type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.
 	resumes bool
-	// departs says that its rule follows the informer, and only learns what became of the objects that it
-	// had inside in informers that it has left.
+	// departs says that its rule follows the informer, and only learns what became of the objects that
+	// it had inside in informers that it has left.
 	departs bool
 	held    []*live.Rule // until the informer has settled
 	doubts  bool         // the lanes of its rules doubt what they hold until it has ended
@@ -71,8 +71,8 @@ func (t *tutor) BeginCatchUp(
 	t.Informer.Wake()
 }
 
-// beginFollowing has changed rules follow the informer with which the objects of the cut were saved,
-// before any step. They catch up with what they had inside then.
+// beginFollowing has changed rules follow the informer with which the objects of the cut were
+// saved, before any step. They catch up with what they had inside then.
 func (t *tutor) beginFollowing(changed []follow.Pupil, objects []*object.Object) {
 	if len(changed) == 0 {
 		return
@@ -92,10 +92,10 @@ func (t *tutor) beginFollowing(changed []follow.Pupil, objects []*object.Object)
 	}
 }
 
-// OnceSettled returns what ends the hold of changed rules once their informer has settled; nil if there
-// are none. It is called before any step. If the informer has nothing to catch up with, and may be
-// forbidden for ever, the objects of the cut get their turns there. It waits, and returns early when its
-// context ends.
+// OnceSettled returns a function that waits until the informer has settled, and ends the hold of
+// changed rules then; nil if there are none. If the informer does not sync, because it is forbidden
+// for example, the function gives the objects of the cut their turns. It returns early when its
+// context ends. OnceSettled is called before any step.
 func (in *Intake) OnceSettled() func(context.Context) {
 	if len(in.learns.catchUps) == 0 {
 		return nil
@@ -104,22 +104,21 @@ func (in *Intake) OnceSettled() func(context.Context) {
 	return func(ctx context.Context) { in.catchUpSettled(ctx, held) }
 }
 
-// catchUpSettled does the work of onceSettled.
+// catchUpSettled does the work of OnceSettled. held are the rules.
 func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 	if !source.WaitUntilSettled(ctx, in.Informer) {
 		return
 	}
-	in.Informer.Look(func(func(string) *object.Object) {
+	in.Look(func(is *Intake, _ func(string) *object.Object) {
 		for _, r := range held {
 			r.Release()
 		}
-		for _, u := range in.latest().learns.catchUps {
+		for _, u := range is.learns.catchUps {
 			u.held = nil
 		}
 	})
 	if in.options.IsStepped {
-		in.Informer.Visit(func(known iter.Seq[*object.Object]) {
-			is := in.latest()
+		in.visit(func(is *Intake, known iter.Seq[*object.Object]) {
 			is.catchUpAll(known, slices.Clone(is.learns.catchUps)...)
 		})
 		return
@@ -127,12 +126,12 @@ func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 	in.Informer.Wake()
 	again := in.options.Clock.Now()
 	for !again.IsZero() && !in.Informer.HasSynced() { // then CaughtUp follows, and Tick gives the turns
-		if !Rested(ctx, again.Sub(in.options.Clock.Now())) {
+		if !Rest(ctx, again.Sub(in.options.Clock.Now())) {
 			return
 		}
 		again = time.Time{}
-		in.Informer.Look(func(get func(string) *object.Object) {
-			if is := in.latest(); !is.learns.caughtUp && !is.line.isDropped {
+		in.Look(func(is *Intake, get func(string) *object.Object) {
+			if !is.learns.caughtUp && !is.line.isDropped {
 				again = is.catchUpSome(is.options.Clock.Now(), get)
 			}
 		})
@@ -150,7 +149,8 @@ func (t *tutor) beginDeparting(rule int, known iter.Seq[*object.Object], doubts 
 		keys = slices.DeleteFunc(keys, owed.Owes)
 	}
 	pupils := []follow.Pupil{{Rule: rule, Knew: follow.Now{Has: has}}}
-	u := &catchUp{CatchUp: follow.New(pupils, inOrder(keys, t.options.IsStepped)), departs: true, doubts: doubts}
+	turns := follow.New(pupils, inOrder(keys, t.options.IsStepped))
+	u := &catchUp{CatchUp: turns, departs: true, doubts: doubts}
 	t.learns.catchUps = append(t.learns.catchUps, u)
 	end := t.sinks.record.begin()
 	t.learns.left[rule].begin()
@@ -227,8 +227,8 @@ func (t *tutor) catchUpStep(s evaluate.Step, c *evaluate.Change) {
 	t.evaluator.Forget()
 }
 
-// catchUpSome gives some objects their turns, and returns when to go on; the zero time means that all
-// rules have caught up.
+// catchUpSome gives some objects their turns, and returns when to go on; the zero time means that
+// all rules have caught up, or that OnceSettled goes on.
 func (t *tutor) catchUpSome(began time.Time, get func(key string) *object.Object) (again time.Time) {
 	for len(t.learns.catchUps) > 0 {
 		u := t.learns.catchUps[0]
@@ -247,8 +247,8 @@ func (t *tutor) catchUpSome(began time.Time, get func(key string) *object.Object
 	return time.Time{}
 }
 
-// catchUpAll gives all objects of some catch-ups their turns at once: known are those that the informer
-// has.
+// catchUpAll gives all objects of some catch-ups their turns at once. known are those that the
+// informer has.
 func (t *tutor) catchUpAll(known iter.Seq[*object.Object], all ...*catchUp) {
 	if len(all) == 0 {
 		return
@@ -300,8 +300,8 @@ func (t *tutor) turnOfGone(u *catchUp, key string) {
 	}
 }
 
-// depart gives an object its turn for a rule that follows the informer. last is the object as the rule
-// knows it from there, or nil.
+// depart gives an object its turn for a rule that follows the informer. last is the object as the
+// rule knows it from there, or nil.
 func (t *tutor) depart(p follow.Pupil, key delta.Key, last *object.Object) {
 	l := t.learns.left[p.Rule]
 	if l == nil {

@@ -1,5 +1,5 @@
-// Package intake takes the steps of informers: it has each step evaluated for the rules of its informer,
-// and commits what follows in one cut.
+// Package intake takes the steps of informers: it has each step evaluated for the rules of its
+// informer, and commits what follows in one cut.
 //
 //	intake.go    Intake: what an informer calls, one step at a time
 //	judge.go     has rules see an object, and commits what they make of it

@@ -26,40 +26,44 @@ import (
 // Intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
 // and commits the change. It implements source.Consumer.
 //
-// The informer calls it one step at a time, with its own lock held. That lock guards all fields that
-// change. Methods say so if they may be called at any other time.
+// The informer calls Take, CaughtUp, Tick and what is about rounds one at a time, with its own lock
+// held. That lock guards all fields that change, but for some of line. Other methods say when they
+// may be called. Those that do not are for who builds, restores or reloads a plan, on one
+// goroutine.
 type Intake struct {
-	Planned *plan.Informer
+	Planned *plan.Informer // in the plan
 	*tutor
 	// before is the intake of the same informer whose place this one is to take, until it does.
 	before *Intake
 }
 
-// line is what the intakes of one informer share, of which one follows the other.
+// line is what the intakes of one informer share. Each takes the place of the one before it. A
+// stale reference to one of them leads to the latest, and keeps none in between alive.
 type line struct {
 	now *Intake // the one that the informer has; guarded by the informer's lock
 	// isDropped says that a reload has ended the informer; guarded by its lock.
 	isDropped bool
-	// by name: the failures of the informer's indexes
+	// indexed has the failures of the informer's indexes, by name. Only who builds a plan uses it.
 	indexed map[string]*live.Failures
-	isNew   bool // the informer has not begun
+	isNew   bool // the informer has not begun; only for who builds or reloads
 }
 
-// intakeOptions are what all intakes have in common.
+// Options are what all intakes of an engine have in common.
 type Options struct {
 	Clock     clock.PassiveClock
 	Informers *source.Informers
 	Moments   *rounds.Moments
-	Store     *state.Store // nil: nothing is kept
-	Dead      *dispatch.LetterBox
-	// Turn is how long a turn of rules that catch up takes at most. 0 means timing.Turn.
+	Store     *state.Store        // nil: nothing is kept
+	Dead      *dispatch.LetterBox // gets matches that cannot be queued
+	// Turn is how long a turn over objects takes at most, for example of rules that catch up. 0 means
+	// timing.Turn.
 	Turn time.Duration
 	// IsStepped says that a Stepper drives the engine, so nothing comes in turns.
 	IsStepped bool
 }
 
-// newIntake returns the intake of an informer, without rules. before is that of the informer so far,
-// or nil.
+// New returns the intake of an informer, without rules. before is that of the informer so far, or
+// nil: then New makes the informer.
 func New(o Options, planned *plan.Informer, before *Intake) *Intake {
 	o.Turn = cmp.Or(o.Turn, timing.Turn)
 	in := &Intake{Planned: planned, before: before, tutor: &tutor{judge: &judge{
@@ -148,15 +152,17 @@ func (in *Intake) evaluate(s source.Step, c *evaluate.Change) {
 	}
 }
 
-// SetID changes the id of a rule, if the intake has it. It is called before any step.
+// SetID makes the intake use another id of a rule, if it has the rule. It is called before any
+// step.
 func (in *Intake) SetID(r *live.Rule, id string) {
 	if i := slices.Index(in.Rules, r); i >= 0 {
 		in.evaluator.SetID(i, id)
 	}
 }
 
-// Index gives the informer an index of its plan, unless it has it, and returns the failures of that.
-func (in *Intake) Index(
+// AddIndex gives the informer an index of its plan, unless it has it, and returns the failures of
+// that index. newFailures makes them.
+func (in *Intake) AddIndex(
 	name string, newFailures func() *live.Failures,
 ) (failures *live.Failures, err error) {
 	if failures = in.line.indexed[name]; failures != nil {
@@ -164,7 +170,7 @@ func (in *Intake) Index(
 	}
 	failures = newFailures()
 	err = in.Informer.AddIndexers(map[string]source.Index{
-		name: live.Index(in.Planned.Indexes[name], failures),
+		name: live.NewIndex(in.Planned.Indexes[name], failures),
 	})
 	if err == nil {
 		in.line.indexed[name] = failures
@@ -172,11 +178,8 @@ func (in *Intake) Index(
 	return failures, err
 }
 
-// latest returns the intake that has taken the place of in, or in.
-func (in *Intake) latest() *Intake { return in.line.now }
-
-// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
-// long enough, and measures objects for gauges.
+// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have
+// waited long enough, and measures objects for gauges.
 func (in *Intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
 	if len(in.learns.catchUps) > 0 {
 		again = in.catchUpSome(began, get)
@@ -185,12 +188,15 @@ func (in *Intake) Tick(began time.Time, get func(key string) *object.Object) (ag
 	again = timing.Earlier(again, in.sinks.waits.Elapse(due.Turn{
 		Began: began, Now: in.options.Clock.Now, Informer: in.Informer, Get: get, Decide: in.elapse,
 	}))
-	return timing.Earlier(again, in.sinks.gauges.Turn(in.options.Clock.Now(), in.options.Clock.Now, get))
+	now := in.options.Clock.Now
+	return timing.Earlier(again, in.sinks.gauges.Turn(now(), now, get))
 }
 
-// AddGauges gives the intake its gauges, once its rules are set. metrics and rules are by their parts of the
-// plan.
-func (in *Intake) AddGauges(metrics map[*plan.Metric]*live.Metric, rules map[*plan.Rule]*live.Rule) {
+// AddGauges gives the intake its gauges, once its rules are set. metrics and rules are by their
+// parts of the plan.
+func (in *Intake) AddGauges(
+	metrics map[*plan.Metric]*live.Metric, rules map[*plan.Rule]*live.Rule,
+) {
 	if len(in.Planned.Gauges) == 0 {
 		return
 	}
@@ -207,12 +213,13 @@ func (in *Intake) AddGauges(metrics map[*plan.Metric]*live.Metric, rules map[*pl
 	}
 }
 
-// Lacks reports whether a rule has not seen an object, or not as it is: it takes no steps yet, or the
-// intake knows only a part of the object. o may be nil. It is called between two steps.
+// Lacks reports whether a rule has not seen an object, or not as it is: the rule takes no steps
+// yet, or the intake knows only a part of the object. o may be nil. Lacks is called between two
+// steps.
 func (in *Intake) Lacks(rule int, o *object.Object) bool {
 	return in.learns.resuming.hasPart(o) || in.standing(rule).Deaf
 }
 
-// Mark returns since when an object waits to become a member of a rule, or the zero time. It is called
-// between two steps.
+// Mark returns since when or until when an object waits to become a member of a rule, or the zero
+// time. It is called between two steps.
 func (in *Intake) Mark(rule int, o *object.Object) time.Time { return in.sinks.waits.Mark(rule, o) }

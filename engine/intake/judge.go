@@ -14,14 +14,15 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// judge has rules of one informer see objects: it evaluates, and commits what follows. It knows what rules
-// still have to learn, and does not teach it. The informer's lock guards it.
+// judge has rules of one informer see objects: it evaluates, and commits what follows. It knows
+// what rules still have to learn, and does not teach it. The first fields do not change at work.
+// The informer's lock guards the others.
 type judge struct {
 	ID       string // under which the state keeps the informer
 	Informer *source.Informer
-	Rules    []*live.Rule
+	Rules    []*live.Rule // that watch the informer
 	options  Options
-	line     *line
+	line     *line // of the intakes of the informer
 
 	evaluator *evaluate.Evaluator
 	learns    learning // what rules still have to learn
@@ -53,9 +54,9 @@ func (j *judge) hearsAll(rule int) bool {
 		!j.learns.isDeaf(rule) && j.learns.catchUpOf(rule) == nil
 }
 
-// note adds to c how to record the delta's object, and which rules it waits for. For a Secret it also
-// records which rules have it inside and which have not seen this change, because the identity alone
-// cannot answer that later.
+// note adds to c how to record the delta's object, and which rules it waits for. For a Secret it
+// also records which rules have it inside and which have not seen this change, because the identity
+// alone cannot answer that later.
 func (j *judge) note(d delta.Delta, c *evaluate.Change) {
 	if j.sinks.record == nil {
 		return
@@ -125,9 +126,9 @@ func (j *judge) comeAnew() {
 	}
 }
 
-// Missed has a rule learn that an object is deleted, of which only the name is known. isThere is false if
-// the rule no longer sees the informer. It is called between two steps.
-func (j *judge) Missed(r *live.Rule, key delta.Key) (isThere bool) {
+// LearnDeleted has a rule with prune learn that an object is deleted, of which only the name is
+// known. isThere is false if the rule no longer sees the informer. It is called between two steps.
+func (j *judge) LearnDeleted(r *live.Rule, key delta.Key) (isThere bool) {
 	i := slices.Index(j.Rules, r)
 	if i < 0 {
 		return false
@@ -140,16 +141,17 @@ func (j *judge) Missed(r *live.Rule, key delta.Key) (isThere bool) {
 	return true
 }
 
-// round is what the events of a resync have in common. No other events of the rule have its occasion.
+// Resync is what the events of a resync have in common. No other events of the rule have its
+// occasion.
 type Resync struct {
 	Occasion uint32
 	Number   int64 // Unix time in seconds
 }
 
-// Again shows a rule, or the one that goes on in its place, an object that it follows, and returns how often
-// the rule selects it. o may be nil. isThere is false if the rule no longer sees the informer. It is called
-// between two steps.
-func (j *judge) Again(r *live.Rule, o *object.Object, of Resync) (selected int, isThere bool) {
+// ShowAgain shows an object to a rule that follows the informer, or to the one that has taken its
+// place. It returns how often the rule selects the object. o may be nil: then it shows nothing.
+// isThere is false if the rule no longer sees the informer. ShowAgain is called between two steps.
+func (j *judge) ShowAgain(r *live.Rule, o *object.Object, of Resync) (selected int, isThere bool) {
 	rule := slices.IndexFunc(j.Rules, func(is *live.Rule) bool { return is.Memory == r.Memory })
 	if rule < 0 || j.line.isDropped {
 		return 0, false
@@ -164,8 +166,8 @@ func (j *judge) Again(r *live.Rule, o *object.Object, of Resync) (selected int, 
 	return selected, true
 }
 
-// IsInside reports whether a rule that follows the informer has an object inside. It is called between
-// two steps.
+// IsInside reports whether a rule that follows the informer has an object inside. It is called
+// between two steps.
 func (j *judge) IsInside(rule int, o *object.Object) bool {
 	defer j.evaluator.Forget()
 	var reported evaluate.Change // its failures were reported when it came

@@ -12,8 +12,9 @@ import (
 	"github.com/informd/informd/engine/resume"
 )
 
-// learning is what the rules of an intake still have to learn of its informer's objects, before they
-// follow the informer. Rules are named by their indexes in the intake. The informer's lock guards it.
+// learning is what the rules of an intake still have to learn of its informer's objects, before
+// they follow the informer. Rules are named by their indexes in the intake. The informer's lock
+// guards it.
 type learning struct {
 	isSecret bool
 	// caughtUp says that the informer has caught up with the server.
@@ -22,8 +23,8 @@ type learning struct {
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left.
 	left map[int]*left
-	// resuming is what the intake still needs of the cut that it resumes from; nil once late rules have
-	// caught up.
+	// resuming is what the intake still needs of the cut that it resumes from; nil once late rules
+	// have caught up.
 	resuming *resuming
 	catchUps []*catchUp // of rules that do not follow the informer yet, in the order of their turns
 }
@@ -79,8 +80,8 @@ func (l *learning) isDeafNow(rule int) bool {
 	return u != nil && u.isNow
 }
 
-// knew returns an object as a pupil saw it last, and forgets that it had it inside elsewhere. last is
-// the object as the informer had it last, or nil.
+// knew returns an object as a pupil saw it last, and forgets that it had it inside elsewhere. last
+// is the object as the informer had it last, or nil.
 func (l *learning) knew(
 	p follow.Pupil, key delta.Key, last *object.Object,
 ) evaluate.Before {
@@ -92,8 +93,8 @@ func (l *learning) knew(
 	return p.Before(key, last, &elsewhere.Inside)
 }
 
-// wasBehind answers for a rule that has seen the informer and is behind. It returns whether the rule
-// had the object inside when it last saw the object. For all other rules ok is false.
+// wasBehind answers for a rule that has seen the informer and is behind. It returns whether the
+// rule had the object inside when it last saw the object. For all other rules ok is false.
 func (l *learning) wasBehind(i int, o *object.Object) (inside, ok bool) {
 	if !l.isBehind(i, o.Key()) || !l.resuming.verdicts[i].Before.Seen() {
 		return false, false
@@ -101,9 +102,9 @@ func (l *learning) wasBehind(i int, o *object.Object) (inside, ok bool) {
 	return l.resuming.before(i, o).Inside, true
 }
 
-// missedBy returns the marks to record beside a Secret for rules that have seen the informer, because
-// they are behind and have not seen its change. If this run ends before they do, another run shows
-// them the change.
+// missedBy returns the marks to record beside a Secret for rules that have seen the informer,
+// because they are behind and have not seen its change. If this run ends before they do, another
+// run shows them the change.
 func (l *learning) missedBy(o *object.Object, rules []*live.Rule) (names []string) {
 	p := l.resuming
 	if p == nil || !p.isSecret {
@@ -151,8 +152,8 @@ func carries(rules, before []*live.Rule, u *catchUp) bool {
 	})
 }
 
-// successor returns the index of the rule that goes on in place of was, with the same membership, or
-// -1.
+// successor returns the index of the rule that goes on in place of was, with the same membership,
+// or -1.
 func successor(rules []*live.Rule, was *live.Rule) int {
 	return slices.IndexFunc(rules, func(r *live.Rule) bool {
 		return r == was || r.Before == was && r.Membership() == was.Membership()

@@ -67,17 +67,17 @@ func (f *offering) offer(m *evaluate.Match, c *evaluate.Change) {
 		r.Trails.Changes.Add(m.Delta, trail.Undecided, f.now)
 		r.Lane.Offer(m.Match)
 	case !goesOn:
-		r.Matched(m.Delta, trail.ByCount)
+		r.NoteMatch(m.Delta, trail.ByCount)
 	case r.OnlyMeasures():
-		r.Matched(m.Delta, trail.Selected)
+		r.NoteMatch(m.Delta, trail.Selected)
 	default:
 		m.IsOwn = r.Lane.Offer(m.Match) // which calls Matched
 	}
 }
 
-// count counts a match, and reports whether it goes on to its lane. A match that counts, there or in
-// a metric, and that the rule may have made itself becomes undecided: it counts once that has turned
-// out.
+// count counts a match, and reports whether it goes on to its lane. A match that counts, there or
+// in a metric, and that the rule may have made itself becomes undecided: it counts once that has
+// turned out.
 func (f *offering) count(m *evaluate.Match) (goesOn bool) {
 	r := f.rules[m.Rule]
 	if m.Undecided || m.Count == nil && m.Samples == nil {
@@ -124,7 +124,7 @@ func (f *offering) report(c *evaluate.Change, o *object.Object) {
 		m := &c.Matches[i]
 		r := f.rules[m.Rule]
 		if !m.Undecided && !m.IsOwn {
-			live.Counted(r.Preparer.Counters, m.Samples, m.Delta.Key())
+			live.AddSamples(r.Preparer.Counters, m.Samples, m.Delta.Key())
 		}
 		r.Failures.Add(r.Tally.Full(), delta.Key{})
 	}

@@ -49,7 +49,7 @@ func newLeft() *left {
 
 // Departures are what rules have left at a restart or a reload.
 type Departures struct {
-	now  func() Set // those at work
+	now  func() Set // returns the intakes at work
 	all  []departure
 	from map[string]*leftInformer // by id
 }
@@ -69,9 +69,11 @@ func NewDepartures(now func() Set) *Departures {
 	return &Departures{now: now, from: make(map[string]*leftInformer)}
 }
 
+// add adds a departure. Only one goroutine calls it.
 func (d *Departures) add(one departure) { d.all = append(d.all, one) }
 
-// IsOwed reports whether an informer stays on disk because rules have to learn of its objects.
+// IsOwed reports whether an informer stays on disk because rules still have to learn of its
+// objects. It is called after Resume or HandOver.
 func (d *Departures) IsOwed(informer string) bool { return d.from[informer] != nil }
 
 // begin returns a parting of a rule from an informer.
@@ -85,12 +87,12 @@ func (d *Departures) begin(r *live.Rule, informer string) *parting {
 	return &parting{rule: r, from: of}
 }
 
-// Resume hands the objects that a rule had inside in an informer, before a restart, to the intakes from
-// which it will learn of them. Nothing is at work yet.
+// Resume hands the objects that a rule had inside before a restart, in an informer that it has
+// left, to the intakes from which it will learn of them. Nothing is at work yet.
 func (d *Departures) Resume(r *live.Rule, informer string, inside []*object.Object) {
 	p := d.begin(r, informer)
 	for _, o := range inside {
-		in, i := d.now().Of(r, delta.KeyOf(o))
+		in, i := d.now().For(r, delta.KeyOf(o))
 		l := in.learns.left[i]
 		if l == nil {
 			l = newLeft()
@@ -100,8 +102,8 @@ func (d *Departures) Resume(r *live.Rule, informer string, inside []*object.Obje
 	}
 }
 
-// HandOver has rules learn what became of the objects that they had inside in informers that they no
-// longer see: see parting. The intakes are at work.
+// HandOver has rules learn what became of the objects that they had inside in informers that they
+// no longer see: see parting. The intakes are at work.
 func (d *Departures) HandOver() {
 	byIntake := make(map[*Intake]map[int]*left)
 	for _, one := range d.all {
@@ -110,7 +112,7 @@ func (d *Departures) HandOver() {
 			partings = []*parting{d.begin(one.rule, one.from)}
 		}
 		for _, o := range one.inside {
-			in, i := d.now().Of(one.rule, delta.KeyOf(o))
+			in, i := d.now().For(one.rule, delta.KeyOf(o))
 			if byIntake[in] == nil {
 				byIntake[in] = make(map[int]*left)
 			}
@@ -130,8 +132,9 @@ func (d *Departures) HandOver() {
 	}
 }
 
-// leave notes what rules that no longer see an intake's informer have inside. The informer calls
-// it between two steps. next is the intake that takes over; nil if the informer is dropped.
+// leave notes what rules that no longer see an intake's informer have inside. becomes returns what
+// a rule is now, or nil. next is the intake that takes over; nil if the informer is dropped. The
+// informer calls leave between two steps.
 func (d *Departures) leave(
 	in, next *Intake, becomes func(*live.Rule) *live.Rule, known iter.Seq[*object.Object],
 ) {
@@ -162,7 +165,7 @@ func (d *Departures) leave(
 	}
 }
 
-// add adds an object of partings.
+// add adds an object that a rule must learn of, and the partings that it is part of.
 func (l *left) add(o *object.Object, of ...*parting) {
 	l.Objects[delta.KeyOf(o)] = o
 	for _, p := range of {
@@ -173,10 +176,10 @@ func (l *left) add(o *object.Object, of ...*parting) {
 	}
 }
 
-// intakes are those of a plan at work.
+// Set has the intakes of a plan at work.
 type Set []*Intake
 
-// IDs returns the names under which the state keeps their informers.
+// IDs returns the names under which the state keeps the informers.
 func (all Set) IDs() []string {
 	ids := make([]string, 0, len(all))
 	for _, in := range all {
@@ -185,9 +188,9 @@ func (all Set) IDs() []string {
 	return ids
 }
 
-// Of returns the intake of a rule whose informer watches the key's namespace, or any other one if none
-// does, and the rule's index there. found is nil if the rule is gone.
-func (all Set) Of(r *live.Rule, key delta.Key) (found *Intake, rule int) {
+// For returns the intake of a rule whose informer watches the key's namespace, and the rule's index
+// there. If none watches it, For returns any intake of the rule. found is nil if the rule is gone.
+func (all Set) For(r *live.Rule, key delta.Key) (found *Intake, rule int) {
 	for _, in := range all {
 		i := slices.Index(in.Rules, r)
 		if i < 0 {

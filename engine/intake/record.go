@@ -11,25 +11,24 @@ import (
 )
 
 // record is what the state keeps of one informer. The nil record keeps nothing. The informer's
-// intake calls its methods. It calls apply, put and hold between begin and end.
+// intake calls its methods, and apply only within a cut.
 type record struct {
 	store    *state.Store
-	id       string
 	informer *state.Objects
 	keep     *object.Paths
 	isSecret bool
 }
 
-// newRecord returns the record of an informer, or nil if nothing is kept.
+// newRecord returns the record of an informer, or nil if store is nil. id is its name there.
 func newRecord(store *state.Store, id string, planned *plan.Informer, of *source.Informer) *record {
 	if store == nil {
 		return nil
 	}
 	r := &record{
-		store: store, id: id, keep: planned.Keep,
+		store: store, keep: planned.Keep,
 		isSecret: planned.Resource == object.Secrets,
 	}
-	r.informer = store.Objects(r.id, state.ObjectsOptions{
+	r.informer = store.Objects(id, state.ObjectsOptions{
 		Packer: of.Packer(), Kept: resume.Kept(planned.Keep), Secret: r.isSecret,
 	})
 	return r

@@ -50,7 +50,8 @@ type resuming struct {
 	heldPosition         *string
 }
 
-// Resume makes the informer resume from its snapshot.
+// Resume makes the informer resume from its snapshot, as decided. It is called before any step, and
+// needs a record.
 func (t *tutor) Resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !t.sinks.record.store.IsNew() {
 		for _, r := range t.Rules {
@@ -115,7 +116,7 @@ func (t *tutor) Resume(snapshot state.Snapshot, decision resume.Decision) {
 	})
 }
 
-// Saved loads what the state has of the informer.
+// Saved loads what the state has of the informer. It needs a record.
 func (t *tutor) Saved() (state.Snapshot, error) { return t.sinks.record.informer.Load() }
 
 // NoteResumed records which rules see the informer, or begin to. It is called within a cut, after

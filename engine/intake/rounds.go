@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/engine/rounds"
 )
 
-// inRounds is a rule as package rounds sees it.
+// inRounds is a rule as package rounds sees it. It implements rounds.Rule.
 type inRounds struct{ *live.Rule }
 
 func (r inRounds) Plan() *plan.Rule        { return r.Rule.Rule }

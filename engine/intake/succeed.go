@@ -14,13 +14,14 @@ import (
 	"github.com/informd/informd/engine/timing"
 )
 
-// CatchesUp reports whether rules catch up, a turn at a time. It may be called at any time.
-func (in *Intake) CatchesUp() (is bool) {
-	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = len(in.latest().learns.catchUps) > 0 })
+// HasCatchUps reports whether rules catch up now, in turns. It may be called at any time.
+func (in *Intake) HasCatchUps() (is bool) {
+	in.Look(func(in *Intake, _ func(string) *object.Object) { is = len(in.learns.catchUps) > 0 })
 	return is
 }
 
-// IsCatchingUp reports whether a rule has not caught up. It may be called at any time.
+// IsCatchingUp reports whether a rule has not caught up: it does so in turns, or still waits to
+// begin. It may be called at any time.
 func (in *Intake) IsCatchingUp() (is bool) {
 	in.Look(func(in *Intake, _ func(string) *object.Object) { is = in.learns.isCatchingUp() })
 	return is
@@ -32,12 +33,12 @@ func (in *Intake) Look(do func(in *Intake, get func(key string) *object.Object))
 	in.Informer.Look(func(get func(string) *object.Object) { do(in.line.now, get) })
 }
 
-// visit is like look, with all objects.
+// visit is like Look, with all objects.
 func (in *Intake) visit(do func(in *Intake, known iter.Seq[*object.Object])) {
 	in.Informer.Visit(func(known iter.Seq[*object.Object]) { do(in.line.now, known) })
 }
 
-// Keys returns those of all objects of the informer. It may be called at any time.
+// Keys returns the keys of all objects of the informer. It may be called at any time.
 func (in *Intake) Keys() (keys []string) {
 	in.visit(func(_ *Intake, known iter.Seq[*object.Object]) {
 		for o := range known {
@@ -47,10 +48,11 @@ func (in *Intake) Keys() (keys []string) {
 	return keys
 }
 
-// InTurns calls do with each key and its object, or nil if the informer does not have it: between two
-// steps, with the intake that the informer has then. It does so in turns that keep changes waiting no longer
-// than those of a round do. It returns early if do returns false or ctx ends, and says how many keys are
-// left. It may be called at any time.
+// InTurns calls do with each key and its object, or nil if the informer does not have it. It calls
+// do between two steps, with the intake that the informer has then. Its turns keep changes waiting
+// no longer than those of a round do. If do returns false, or ctx ends, InTurns returns early. It
+// returns how many keys are left, with the one for which do has returned false. It may be called at
+// any time.
 func (in *Intake) InTurns(
 	ctx context.Context, keys []string, do func(in *Intake, key string, o *object.Object) bool,
 ) (left int) {
@@ -63,73 +65,72 @@ func (in *Intake) InTurns(
 			began := time.Now() // the lock is held from now on
 			defer func() { took = time.Since(began) }()
 			for len(keys) > 0 && (in.options.IsStepped || time.Since(began) < in.options.Turn) {
-				if goesOn = do(is, keys[0], get(keys[0])); !goesOn {
+				of := keys
+				keys = of[1:] // before do, which may panic: the informer logs that, and the others follow
+				if goesOn = do(is, of[0], get(of[0])); !goesOn {
+					keys = of
 					return
 				}
-				keys = keys[1:]
 			}
 		})
 		if goesOn && len(keys) > 0 {
-			goesOn = Rested(ctx, timing.Lull*took)
+			goesOn = Rest(ctx, timing.Lull*took)
 		}
 	}
 	return len(keys)
 }
 
-// AwaitCaughtUp returns when the intake's informer has caught up.
-func (in *Intake) AwaitCaughtUp(ctx context.Context) error {
-	for {
-		if in.HasCaughtUp() {
-			return nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+// awaitCaughtUp returns when the intake's informer has caught up.
+func (in *Intake) awaitCaughtUp(ctx context.Context) error {
+	for !in.HasCaughtUp() {
+		if !Rest(ctx, 10*time.Millisecond) {
 			state, reason := in.Informer.State()
-			return fmt.Errorf("%v is %v %s: %w", in.Informer.Selection(), state, reason, context.Cause(ctx))
+			return fmt.Errorf("%v is %v %s: %w",
+				in.Informer.Selection(), state, reason, context.Cause(ctx))
 		}
 	}
+	return nil
 }
 
 // HasCaughtUp reports whether the intake's informer has caught up. It may be called at any time.
 func (in *Intake) HasCaughtUp() (is bool) {
-	in.Informer.Visit(func(iter.Seq[*object.Object]) { is = in.latest().learns.caughtUp })
+	in.Look(func(in *Intake, _ func(string) *object.Object) { is = in.learns.caughtUp })
 	return is
 }
 
 // IsNew reports whether the informer has not begun.
 func (in *Intake) IsNew() bool { return in.line.isNew }
 
-// Replaces returns the intake whose place this one is to take; nil if there is none, or it has done so.
+// Replaces returns the intake whose place this one is to take; nil if there is none, or if it has
+// done so.
 func (in *Intake) Replaces() *Intake { return in.before }
 
-// IsSame reports whether the intake does what the one before it does.
+// IsSame reports whether the intake does what the one before it does. There must be one before it.
 func (in *Intake) IsSame() bool {
 	return slices.Equal(in.Rules, in.before.Rules) && in.sinks.gauges.IsSame(in.before.sinks.gauges)
 }
 
-// AwaitBefore returns when the intake's informer has caught up, if a rule goes on in the intake in
-// another form. The error names the first such rule.
+// AwaitBefore returns when the intake's informer has caught up, if a rule of the intake takes the
+// place of one of the intake before. An error names the first such rule.
 func (in *Intake) AwaitBefore(ctx context.Context) error {
 	for _, r := range in.Rules {
 		if r.Before == nil || !slices.Contains(in.before.Rules, r.Before) {
 			continue
 		}
-		if err := in.before.AwaitCaughtUp(ctx); err != nil {
+		if err := in.before.awaitCaughtUp(ctx); err != nil {
 			return fmt.Errorf("rule %s: what its change means cannot be told yet: %w", r.Name, err)
 		}
 	}
 	return nil
 }
 
-// MoveGauges hides the gauges while their informer is about to be another, or to end.
+// MoveGauges adds the gauges to moving that the intake before this one does not have.
 func (in *Intake) MoveGauges(moving *gauges.Moving) {
-	switch {
-	case in.before != nil:
-		moving.Add(in.sinks.gauges, in.before.sinks.gauges)
-	default:
-		moving.Add(in.sinks.gauges, nil)
+	var old *gauges.Set
+	if in.before != nil {
+		old = in.before.sinks.gauges
 	}
+	moving.Add(in.sinks.gauges, old)
 }
 
 // Consume makes the informer hand its steps to the intake.
@@ -144,7 +145,8 @@ func (in *Intake) Consume() {
 // plan.
 func (in *Intake) Begin(all Set) {
 	all.KeepApart(in.ID)
-	if old := in.sinks.record; old != nil { // the records under its id are of an earlier time, and not complete
+	// the records under its id are of an earlier time, and not complete
+	if old := in.sinks.record; old != nil {
 		end := old.begin()
 		old.store.DropInformer(in.ID)
 		in.sinks.record = newRecord(old.store, in.ID, in.Planned, in.Informer)
@@ -161,8 +163,8 @@ func (in *Intake) Begin(all Set) {
 	in.Rounds.Begin(nil)
 }
 
-// Succeed makes the intake take the place of the one before it. becomes returns what a rule of that one
-// is now, or nil. of gets what rules that no longer see the informer have inside.
+// Succeed makes the intake take the place of the one before it. becomes returns what a rule of that
+// one is now, or nil. of gets what rules have inside that no longer see the informer.
 func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	old := in.before
 	in.Informer.Replace(in, in.Planned.View, func(known iter.Seq[*object.Object]) {
@@ -179,18 +181,19 @@ func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Rounds.Begin(old.Rounds)
 }
 
-// Drop makes the informer, which is about to stop, hand its steps to nobody. See succeed.
+// Drop makes the informer, which is about to stop, hand its steps to nobody. becomes and of are as
+// in Succeed.
 func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	in.Informer.Replace(nil, in.Planned.View, func(known iter.Seq[*object.Object]) {
+		defer in.sinks.gauges.End() // also if the rest panics, which the informer logs
 		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
 		of.leave(in, nil, becomes, known)
 		in.line.isDropped = true
-		in.sinks.gauges.End()
 	})
 }
 
-// takeOver makes in the intake of its informer, in place of the one before it. The informer calls it
-// between two steps.
+// takeOver makes in the intake of its informer, in place of the one before it. The informer calls
+// it between two steps.
 func (in *Intake) takeOver(known iter.Seq[*object.Object]) {
 	old := in.before
 	in.before, in.line.now = nil, in

@@ -22,13 +22,14 @@ import (
 // no changes. From release on they learn of the objects that exist by then.
 type Waiting struct {
 	in    *Intake
-	rules []*live.Rule // of the intake; all look into the same sources, and all or none may act
-	On    []*source.Informer
-	End   func() // ends run
+	rules []*live.Rule       // of the intake; all look into the same sources, and all or none may act
+	On    []*source.Informer // those of the other sources
+	// End ends Run, and returns when it has ended. Whoever starts Run sets it.
+	End func()
 }
 
-// WaitForOthers makes those rules of an intake wait that look into other sources, and may. It is called before the intake
-// is at work.
+// WaitForOthers makes rules of an intake wait that look into other sources, if may returns true for
+// them. Such rules must not be at work yet.
 func WaitForOthers(in *Intake, may func(r *live.Rule) bool) (all []*Waiting) {
 	type group struct {
 		sources string // that the rules look into
@@ -62,7 +63,7 @@ func WaitForOthers(in *Intake, may func(r *live.Rule) bool) (all []*Waiting) {
 // Run waits, and then releases the rules. It returns early when ctx ends.
 func (w *Waiting) Run(ctx context.Context) {
 	if w.rules[0].Preparer.Wait(ctx, w.On) {
-		w.in.Informer.Visit(w.release)
+		w.in.visit(w.release)
 	}
 }
 
@@ -70,9 +71,9 @@ func (w *Waiting) Run(ctx context.Context) {
 func (w *Waiting) Awaits(i *source.Informer) bool { return w.rules[0].Preparer.Awaits(i) }
 
 // release lets the rules decide their waiting changes. Those that have seen nothing learn of the
-// existing objects. The informer calls it between two steps.
-func (w *Waiting) release(known iter.Seq[*object.Object]) {
-	in := w.in.latest()
+// existing objects. in is the intake that the informer has now. The informer calls release between
+// two steps.
+func (w *Waiting) release(in *Intake, known iter.Seq[*object.Object]) {
 	var unseen []int
 	for _, r := range w.rules {
 		r.Release()
@@ -95,15 +96,15 @@ func (w *Waiting) release(known iter.Seq[*object.Object]) {
 	in.BeginCatchUp(pupils, known, nil, false)
 }
 
-// GoesOn reports whether one of the rules may still wait, and is among these rules of another plan.
+// GoesOn reports whether one of the rules still waits, and is among the rules of another plan.
 func (w *Waiting) GoesOn(in []*live.Rule) bool {
 	return slices.ContainsFunc(w.rules, func(r *live.Rule) bool {
 		return r.IsHeld() && slices.Contains(in, r)
 	})
 }
 
-// Rested waits for d, and reports whether ctx has not ended meanwhile.
-func Rested(ctx context.Context, d time.Duration) bool {
+// Rest waits for d, or until ctx ends, and reports whether ctx has not ended.
+func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

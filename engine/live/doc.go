@@ -1,6 +1,6 @@
-// Package live holds what runs for one part of a plan: for a rule, a source, a handler or a metric of a
-// manifest. It knows no intake and no engine. Those put the parts together, and a reload takes over each
-// part that stays.
+// Package live holds what runs for one part of a plan: for a rule, a source, a handler or a metric
+// of a manifest. It knows no intake and no engine. Those put the parts together, and a reload takes
+// over each part that stays.
 //
 //	Rule        its lane, its counts, its account of the last changes; what the state keeps of it
 //	Preparer    completes its events when they are delivered

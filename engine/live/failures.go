@@ -22,8 +22,8 @@ import (
 	"github.com/informd/informd/internal/seldom"
 )
 
-// Failures counts the failed evaluations of one rule or index, and logs each message at most once a
-// minute. It is safe for concurrent use.
+// Failures counts the failed evaluations of one rule, index or metric, and logs each message at
+// most once a minute. It is safe for concurrent use.
 type Failures struct {
 	log    *slog.Logger
 	clock  clock.PassiveClock
@@ -42,7 +42,7 @@ type ExpressionFailure struct {
 	// Version is the resourceVersion of the object, if that is known.
 	Version string
 	// IsOver says that the fault was the object's, and that it is gone or evaluates well by now. Only
-	// Status sets it.
+	// Failures.Last sets it.
 	IsOver bool
 }
 
@@ -51,8 +51,8 @@ type Fault string
 
 // The faults.
 const (
-	OfExpression Fault = "expression"
-	OfObject     Fault = "object" // a text of it, or of an object that is looked up, is malformed
+	OfExpression Fault = "expression" // what the others do not name
+	OfObject     Fault = "object"     // a text of it, or of an object that is looked up, is malformed
 	// OfPast is a text that the object no longer has: of its old state, or of an object that is gone.
 	OfPast    Fault = "past"
 	OfBound   Fault = "bound"   // a count was too large, and informd dropped a part of it
@@ -74,16 +74,16 @@ func faultOf(err error) Fault {
 	return OfExpression
 }
 
-// NewFailures returns failures without any. attrs name the rule, the index or the metric in the log. tell
-// gets each failure that does not show in another way.
+// NewFailures returns a Failures that has counted none. attrs name the rule, the index or the
+// metric in the log. tell gets each failure that does not show in another way.
 func NewFailures(
 	log *slog.Logger, clock clock.PassiveClock, tell func(ExpressionFailure), attrs ...any,
 ) *Failures {
 	return &Failures{log: log.With(attrs...), clock: clock, tell: tell}
 }
 
-// Continues makes f, of a rule that is renamed, go on with what was counted under its former name.
-func (f *Failures) Continues(former *Failures) {
+// TakeOver makes f go on with what former has counted: the rule before it, perhaps of another name.
+func (f *Failures) TakeOver(former *Failures) {
 	f.count.Store(former.count.Load())
 	f.last.Store(former.last.Load())
 }
@@ -91,7 +91,7 @@ func (f *Failures) Continues(former *Failures) {
 // Add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
 func (f *Failures) Add(err error, key delta.Key) { f.addAt(err, key, "") }
 
-// AddOn is add for a failure on an object, which may be nil.
+// AddOn is Add for a failure on an object, which may be nil.
 func (f *Failures) AddOn(err error, o *object.Object) {
 	if err != nil {
 		f.addAt(err, delta.KeyOf(o), o.ResourceVersion())
@@ -105,7 +105,7 @@ func (f *Failures) addAt(err error, key delta.Key, version string) {
 	}
 }
 
-// AddSeen is addOn for a failure that also shows in another way: its event becomes a dead letter.
+// AddSeen is AddOn for a failure that also shows in another way: its event becomes a dead letter.
 func (f *Failures) AddSeen(err error, o *object.Object) {
 	if err != nil {
 		f.addSeenAt(err, delta.KeyOf(o), o.ResourceVersion())
@@ -145,9 +145,9 @@ func (f *Failures) addSeenAt(err error, key delta.Key, version string) {
 	log.Warn("an expression failed", "error", message, "failures", count)
 }
 
-// LastOf returns the last failure, or nil. view has the objects that the failures are about; nil if nobody
-// knows which. changes has what became of them since, if anybody remembers that.
-func (f *Failures) LastOf(view *source.Source, changes *trail.Trail) *ExpressionFailure {
+// Last returns the last failure, or nil. view has the objects that the failures are about; nil
+// means that nobody knows. changes says what became of them since; nil means that nobody remembers.
+func (f *Failures) Last(view *source.Source, changes *trail.Trail) *ExpressionFailure {
 	last := f.last.Load()
 	if last == nil || view == nil || last.Fault != OfObject || last.Version == "" {
 		return last
@@ -164,15 +164,15 @@ func (f *Failures) LastOf(view *source.Source, changes *trail.Trail) *Expression
 	return last
 }
 
-// Errors returns how many failures there were.
-func (f *Failures) Errors() uint64 { return f.count.Load() }
+// Count returns how many failures there were.
+func (f *Failures) Count() uint64 { return f.count.Load() }
 
-// Of returns a function that adds failures on the object of the key.
-func (f *Failures) Of(key delta.Key) func(error) {
+// of returns a function that adds failures on the object of the key.
+func (f *Failures) of(key delta.Key) func(error) {
 	return func(err error) { f.Add(err, key) }
 }
 
-// UnqueuedError is a panic while a match was queued.
+// UnqueuedError says that informd has panicked while it queued a match.
 type UnqueuedError struct {
 	What    any
 	Stack   []byte
@@ -180,4 +180,5 @@ type UnqueuedError struct {
 	Evicted []delivery.Letter // by that letter
 }
 
+// Error implements error.
 func (e *UnqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.What) }

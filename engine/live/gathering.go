@@ -16,11 +16,13 @@ import (
 // The state keeps what a rule has gathered in a lane of its own, and a note about the last event of
 // each group. Another note says that the rule has such a lane.
 const (
+	// GathersNote is the name of that other note.
 	GathersNote = "gathers"
-	groupNote   = "group "
+	groupNote   = "group " // and the group
 )
 
-// gatheredLane returns the name of the lane that has what a rule has gathered. No rule has that name.
+// gatheredLane returns the name of the lane that has what a rule has gathered. No rule has that
+// name.
 func gatheredLane(rule string) string { return rule + "/gathered" }
 
 // lastTold is the note about a group.
@@ -30,8 +32,8 @@ type lastTold struct {
 	Name      string `json:"name"`
 }
 
-// Gathering returns how the rule's lane gathers changes. ends says that the rule does not have a
-// group any more.
+// Gathering returns how the rule's lane gathers changes, and opens the lane of the state that keeps
+// them. ends says that the rule no longer has a group.
 func (r *Rule) Gathering(ends bool) *dispatch.Gathering {
 	g := &dispatch.Gathering{Ends: ends}
 	if r.Group != nil {
@@ -57,9 +59,9 @@ func (r *Rule) Gathering(ends bool) *dispatch.Gathering {
 	return g
 }
 
-// LoadGathered returns what the state has of the rule's gathered changes. gathered says that it did so
-// when the state was saved. A rule that no longer gathers has some left if the run before has ended
-// before their event.
+// LoadGathered returns what the state has of the rule's gathered changes. gathered says that the
+// rule gathered when the state was saved. A rule that no longer does so may have some left, if the
+// last run ended before their event.
 func (r *Rule) LoadGathered(gathered bool) ([]state.LaneKey, error) {
 	if gathered && r.Group == nil {
 		r.Lane.StopGathering(*r.Gathering(true))
@@ -70,7 +72,8 @@ func (r *Rule) LoadGathered(gathered bool) ([]state.LaneKey, error) {
 	return r.gathered.lane.Keys()
 }
 
-// ResumeGathered makes the rule's lane go on with what was gathered. It is called within a cut.
+// ResumeGathered makes the rule's lane go on with what it had gathered. notes are all of the rule.
+// It is called within a cut.
 func (r *Rule) ResumeGathered(keys []state.LaneKey, notes iter.Seq2[string, []byte]) {
 	if r.gathered == nil {
 		return
@@ -103,7 +106,7 @@ func (r *Rule) ResumeGathered(keys []state.LaneKey, notes iter.Seq2[string, []by
 	r.Lane.RestoreGathered(changes, told)
 }
 
-// NoteGathers records that the rule gathers, if it does.
+// NoteGathers records that the rule gathers, if it does. It is called within a cut.
 func (r *Rule) NoteGathers() {
 	if r.Group != nil && r.Memory.store != nil {
 		r.Memory.store.PutNote(state.Note{Rule: r.ID, Name: GathersNote, Value: []byte("{}")})

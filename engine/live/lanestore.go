@@ -23,13 +23,15 @@ func (r *Rule) laneIn(name string) *state.Lane {
 	return r.Memory.store.Lane(name, state.LaneOptions{Secret: r.Preparer.IsSecret()})
 }
 
-// KeepLane has the rule's deliveries kept in the state, with the result.
+// KeepLane opens the rule's lane in the state, and returns the store that keeps the deliveries
+// there.
 func (r *Rule) KeepLane() queue.Store[delta.Key, delivery.Delivery] {
 	r.laneStore = &laneStore{r.laneIn(r.ID), r.Preparer}
 	return r.laneStore
 }
 
-// OpenLanes opens the rule's lanes in the state, under its id.
+// OpenLanes opens the rule's lanes in the state once more: its id has changed, or its records were
+// dropped. Without a state it does nothing.
 func (r *Rule) OpenLanes() {
 	if r.laneStore != nil {
 		r.laneStore.lane = r.laneIn(r.ID)
@@ -39,19 +41,20 @@ func (r *Rule) OpenLanes() {
 	}
 }
 
-// ForgetLanes makes the state forget the lanes of a rule that is to have another id.
+// ForgetLanes makes the state forget the lanes of a rule that is about to get another id.
 func (r *Rule) ForgetLanes() {
 	r.Memory.store.ForgetLane(r.ID)
 	r.Memory.store.ForgetLane(gatheredLane(r.ID))
 }
 
-// DropRule drops the records of a rule from a store. It is called within a cut.
+// DropRule drops all records of a rule from a store, also what it has gathered. It is called within
+// a cut.
 func DropRule(store *state.Store, id string) {
 	store.DropRule(id)
 	store.DropRule(gatheredLane(id))
 }
 
-// Keys returns what waits in the state for the rule's delivery.
+// Keys returns the objects for which deliveries of the rule wait in the state.
 func (r *Rule) Keys() ([]state.LaneKey, error) { return r.laneStore.lane.Keys() }
 
 var _ queue.Store[delta.Key, delivery.Delivery] = (*laneStore)(nil)

@@ -10,19 +10,20 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// memory is what the state keeps of a rule besides its deliveries: which informers it has seen, and
-// whether it is paused. A reload hands it on to the rule that takes the place of this one. Without a
-// store it remembers, but records nothing.
-type memory struct {
+// Memory is what the state keeps of a rule besides its deliveries: which informers it has seen, and
+// whether it is paused. A reload hands it on to the rule that takes the place of this one. Without
+// a store it remembers, but records nothing. It is safe for concurrent use.
+type Memory struct {
 	store *state.Store // nil if nothing is kept
-	id    string
-	// resource and where are those of the rule as it is now.
-	resource, where string
-	name            string            // guarded by mu
-	former          []delivery.Former // guarded by mu
+	id    string       // the rule's ID
+	// resource is that of the rule's source. It does not change.
+	resource string
 
 	// mu guards the fields below. It is taken within the state's cut, before the lane's locks.
 	mu       sync.Mutex
+	where    string            // the membership of the rule as it is now
+	name     string            // of the rule as it is now
+	former   []delivery.Former // the names that it had
 	lane     *dispatch.Lane    // of the rule as it is now
 	seen     map[string]string // by informer: the rule's where when it saw the informer's objects
 	paused   bool
@@ -34,16 +35,16 @@ type memory struct {
 	occasions occasions // see occasions.go
 }
 
-// NewMemory returns the memory of a new rule.
-func NewMemory(store *state.Store, r *Rule) *memory {
-	return &memory{
+// NewMemory returns the memory of a new rule. store is nil if nothing is kept.
+func NewMemory(store *state.Store, r *Rule) *Memory {
+	return &Memory{
 		store: store, id: r.ID, name: r.Name, resource: r.Resource(), where: r.Membership(),
 	}
 }
 
-// Load pauses the lane if the rule was paused when it was saved. If an operator has paused or
-// resumed the rule since the start, that counts instead.
-func (m *memory) Load(paused bool) {
+// RestorePause pauses the lane if the rule was paused when it was saved. If an operator has paused
+// or resumed the rule since the start, that counts instead.
+func (m *Memory) RestorePause(paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.asked && paused {
@@ -52,8 +53,8 @@ func (m *memory) Load(paused bool) {
 	}
 }
 
-// Loaded records the rule for the first time in this run. It is called within a cut.
-func (m *memory) Loaded() {
+// NoteLoaded records the rule for the first time in this run. It is called within a cut.
+func (m *Memory) NoteLoaded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isLoaded = true
@@ -62,16 +63,16 @@ func (m *memory) Loaded() {
 
 // See records that the rule, as it is now, has seen an informer's objects. It is called within a
 // cut.
-func (m *memory) See(informer string) {
+func (m *Memory) See(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, m.where)
 	m.put()
 }
 
-// CatchUp records that the rule, as it is now, begins to see an informer's objects. It is called within
-// a cut.
-func (m *memory) CatchUp(informer string) {
+// CatchUp records that the rule, as it is now, begins to see an informer's objects. It is called
+// within a cut.
+func (m *Memory) CatchUp(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was, hasSeen := m.seen[informer]
@@ -81,7 +82,7 @@ func (m *memory) CatchUp(informer string) {
 
 // Leave records that the rule begins to learn what became of the objects of an informer that it has
 // left. It is called within a cut.
-func (m *memory) Leave(informer string) {
+func (m *Memory) Leave(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was, hasSeen := m.seen[informer]; hasSeen {
@@ -91,15 +92,15 @@ func (m *memory) Leave(informer string) {
 }
 
 // Become makes the memory that of the rule with another where.
-func (m *memory) Become(where string) {
+func (m *Memory) Become(where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.where = where
 }
 
-// Renamed records that the rule has another name, and the names that it had. It is called within a
+// Rename records that the rule has another name, and the names that it had. It is called within a
 // cut.
-func (m *memory) Renamed(name string, former []delivery.Former) {
+func (m *Memory) Rename(name string, former []delivery.Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.name, m.former = name, former
@@ -107,21 +108,21 @@ func (m *memory) Renamed(name string, former []delivery.Former) {
 }
 
 // SetFormer sets the names that the rule had, without a record.
-func (m *memory) SetFormer(former []delivery.Former) {
+func (m *Memory) SetFormer(former []delivery.Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.former = former
 }
 
 // End stops recording the rule. It is called within a cut.
-func (m *memory) End() {
+func (m *Memory) End() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.isGone = true
 }
 
-// Ended reports whether end was called.
-func (m *memory) Ended() bool {
+// Ended reports whether End was called: the rule is gone.
+func (m *Memory) Ended() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.isGone
@@ -129,25 +130,25 @@ func (m *memory) Ended() bool {
 
 // Know sets the where that the rule had when it saw the informer's objects. It records nothing,
 // because the rule has not yet learned what differs.
-func (m *memory) Know(informer, where string) {
+func (m *Memory) Know(informer, where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, where)
 }
 
 // Forget records that the rule knows nothing of an informer any more. It is called within a cut.
-func (m *memory) Forget(informer string) {
+func (m *Memory) Forget(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, informer)
-	if m.isLoaded { // otherwise Loaded will record it
+	if m.isLoaded { // otherwise NoteLoaded will record it
 		m.put()
 	}
 }
 
 // KeepApart records that a record of its own holds all that the rule had inside in an informer that it
 // has left. It returns the id of that record. It is called within a cut.
-func (m *memory) KeepApart(informer string) (id string) {
+func (m *Memory) KeepApart(informer string) (id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n, isTaken := 1, true; isTaken; n++ {
@@ -155,30 +156,30 @@ func (m *memory) KeepApart(informer string) (id string) {
 		_, isTaken = m.seen[id]
 	}
 	m.remember(id, "") // all objects were inside
-	if m.isLoaded {    // otherwise Loaded will record it
+	if m.isLoaded {    // otherwise NoteLoaded will record it
 		m.put()
 	}
 	return id
 }
 
 // remember notes that the rule saw the informer's objects with this where. The caller holds mu.
-func (m *memory) remember(informer, where string) {
+func (m *Memory) remember(informer, where string) {
 	if m.seen == nil {
 		m.seen = make(map[string]string)
 	}
 	m.seen[informer] = where
 }
 
-// Follow makes lane that of the rule from now on.
-func (m *memory) Follow(lane *dispatch.Lane) {
+// Follow makes lane the one of the rule from now on.
+func (m *Memory) Follow(lane *dispatch.Lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lane = lane
 }
 
-// Current returns the lane of the rule as it is now. The rule that a Reload is carrying out may not
-// have its own yet.
-func (m *memory) Current() *dispatch.Lane {
+// Lane returns the lane of the rule as it is now. While a reload is carried out, the rule that
+// takes over may have no lane of its own yet; then this is the lane of the rule before.
+func (m *Memory) Lane() *dispatch.Lane {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lane
@@ -186,7 +187,7 @@ func (m *memory) Current() *dispatch.Lane {
 
 // Pause pauses or resumes the rule's lane, and records it. If ok is false, the rule is gone and
 // nothing has happened. It is called within a cut.
-func (m *memory) Pause(paused bool) (ok bool) {
+func (m *Memory) Pause(paused bool) (ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.isGone {
@@ -198,14 +199,14 @@ func (m *memory) Pause(paused bool) (ok bool) {
 		m.lane.Resume()
 	}
 	m.asked, m.paused = true, paused
-	if m.isLoaded { // otherwise loaded will record it
+	if m.isLoaded { // otherwise NoteLoaded will record it
 		m.put()
 	}
 	return true
 }
 
 // put records the rule. The caller holds mu.
-func (m *memory) put() {
+func (m *Memory) put() {
 	if m.store != nil && !m.isGone {
 		m.store.PutRule(state.RuleMemory{
 			ID: m.id, Name: m.name, Former: m.former,
@@ -217,15 +218,15 @@ func (m *memory) put() {
 // BeginCatchUp notes that an informer has to catch up with the saved state. Until then the lane
 // must not merge offers as if they were new. The last process may have delivered them, and have
 // been killed before it recorded that.
-func (m *memory) BeginCatchUp() {
+func (m *Memory) BeginCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.catching++
 	m.lane.Doubt(true)
 }
 
-// EndCatchUp ends one beginCatchUp.
-func (m *memory) EndCatchUp() {
+// EndCatchUp ends one BeginCatchUp.
+func (m *Memory) EndCatchUp() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.catching > 0 {

@@ -13,24 +13,25 @@ import (
 // before, and a gauge only if it is over the same objects.
 type Metric struct {
 	*plan.Metric
-	Gauge    *gauges.Gauge // nil: it is a counter
-	Counter  *measure.Counter
-	Failures *Failures
+	Gauge    *gauges.Gauge    // nil: it is a counter
+	Counter  *measure.Counter // nil: it is a gauge
+	Failures *Failures        // of its expressions
 }
 
-// Counted adds a change that a rule selects to its counters.
-func Counted(counters []*Metric, samples []measure.Sample, key delta.Key) {
+// AddSamples adds a change that a rule selects to the rule's counters. samples are in their order,
+// and key is the object's.
+func AddSamples(counters []*Metric, samples []measure.Sample, key delta.Key) {
 	for i, s := range samples {
 		m := counters[i]
 		m.Failures.Add(s.Err, key)
 		if m.Counter.Add(s) {
-			m.IsFull()
+			m.LogFull()
 		}
 	}
 }
 
-// IsFull logs that another series found no room.
-func (m *Metric) IsFull() {
+// LogFull logs that another series found no room.
+func (m *Metric) LogFull() {
 	if _, ok := m.Failures.logged.Allow(m.Failures.clock.Now(), errFull.Error()); ok {
 		m.Failures.log.Warn("a metric has as many series as it may: others are not shown",
 			"series", m.Max)

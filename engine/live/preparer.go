@@ -31,17 +31,17 @@ type Preparer struct {
 	Clock    clock.PassiveClock
 	View     *source.Source   // the rule's own source
 	Others   []*source.Source // sources that its expressions look into
-	Failures *Failures
-	Trails   Trails
-	Counters []*Metric
-	Selected atomic.Uint64 // undecided drafts that the rule turned out to select
-	// exists reports whether the cluster has an object of the rule's source.
+	Failures *Failures        // the rule's
+	Trails   Trails           // the rule's
+	Counters []*Metric        // the rule's, in its order
+	Selected atomic.Uint64    // undecided drafts that the rule turned out to select
+	// Exists reports whether the cluster has an object of the rule's source.
 	Exists  func(context.Context, delta.Key) (bool, error)
-	Pruning *Pruning // that of the rule; nil if it does not prune
-	// mayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
+	Pruning *Pruning // the rule's; nil if it does not prune
+	// MayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
 	MayAct bool
 
-	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
+	// Confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.
 	Confidential atomic.Bool
 }
@@ -78,7 +78,7 @@ func (p *Preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	}
 	if r.Selected {
 		p.Selected.Add(1)
-		Counted(p.Counters, r.Samples, d.Delta.Key())
+		AddSamples(p.Counters, r.Samples, d.Delta.Key())
 	}
 	if r.PruneBy != "" && p.Pruning.Spared.Spares(p.Pruning.Rule, r.Delta) {
 		r.PruneBy = ""
@@ -108,12 +108,12 @@ func (p *Preparer) inOrder(r prepare.Result) []handler.Action {
 
 // payload makes the payload of a change from the caches as they are now.
 func (p *Preparer) payload(d delta.Delta) json.RawMessage {
-	return p.Recipe.Payload(d, p.Clock.Now(), p.Failures.Of(d.Key()))
+	return p.Recipe.Payload(d, p.Clock.Now(), p.Failures.of(d.Key()))
 }
 
 // refill fills a change of a Secret from the cache.
 func (p *Preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
-	return p.Recipe.Refill(d, p.Clock.Now(), p.Failures.Of(d.Key()))
+	return p.Recipe.Refill(d, p.Clock.Now(), p.Failures.of(d.Key()))
 }
 
 // isFresh reports whether deliveries of the key may be made from the caches. The rule must not wait
@@ -164,7 +164,8 @@ func (p *Preparer) Wait(ctx context.Context, on []*source.Informer) bool {
 }
 
 // Again returns a letter as it is delivered once more. It remakes what could not be kept over a
-// restart. If the rule acts itself, the letter is about the object as it is now.
+// restart. If the rule acts itself, the letter is about the object as it is now. An error says why
+// the letter cannot be delivered.
 func (p *Preparer) Again(l delivery.Letter) (delivery.Letter, error) {
 	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
 	wasLeftOut := func(payload json.RawMessage) bool {
@@ -188,7 +189,7 @@ func (p *Preparer) Again(l delivery.Letter) (delivery.Letter, error) {
 			"and rule %q needs them for the event or to act: try again later", l.ID, l.Rule)
 	}
 	if p.Rule.Actions != nil {
-		now, ok := p.AsItIs(l.Delta, p.Clock.Now(), p.Failures.Of(l.Key))
+		now, ok := p.AsItIs(l.Delta, p.Clock.Now(), p.Failures.of(l.Key))
 		if !ok {
 			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object "+
 				"as it is now: drop it", l.ID, l.Rule)

@@ -11,13 +11,14 @@ import (
 type Pruning struct {
 	Rule    *orphans.Rule
 	Orphans *orphans.Orphans
-	Spared  *orphans.Spared
-	end     func() // ends what runs of it; nil before that
+	Spared  *orphans.Spared // shared with the rule before
+	end     func()          // ends what Start has started; nil before that
 }
 
-// Notes writes to a store that is nil if nothing is kept. It implements orphans.Notes.
-type Notes struct{ Store *state.Store }
+// Notes writes notes to a store. It implements orphans.Notes.
+type Notes struct{ Store *state.Store } // nil: nothing is kept
 
+// Begin begins a cut, and end ends it. See [state.Store.Begin].
 func (n Notes) Begin() (end func()) {
 	if n.Store == nil {
 		return func() {}
@@ -26,19 +27,22 @@ func (n Notes) Begin() (end func()) {
 	return n.Store.End
 }
 
+// Put implements orphans.Notes.
 func (n Notes) Put(rule, name string, value []byte) {
 	if n.Store != nil {
 		n.Store.PutNote(state.Note{Rule: rule, Name: name, Value: value})
 	}
 }
 
+// Delete implements orphans.Notes.
 func (n Notes) Delete(rule, name string) {
 	if n.Store != nil {
 		n.Store.DeleteNote(rule, name)
 	}
 }
 
-// Start starts what a rule with prune does beside its deliveries. The receiver may be nil.
+// Start starts what a rule with prune does beside its deliveries, unless it runs. task starts one
+// goroutine. The receiver may be nil.
 func (p *Pruning) Start(task func(run func(context.Context)) (end func())) {
 	if p == nil || p.end != nil {
 		return
@@ -50,14 +54,14 @@ func (p *Pruning) Start(task func(run func(context.Context)) (end func())) {
 	}
 }
 
-// Stop ends what start has started. The receiver may be nil.
+// Stop ends what Start has started, and returns when it has ended. The receiver may be nil.
 func (p *Pruning) Stop() {
 	if p != nil && p.end != nil {
 		p.end()
 	}
 }
 
-// Spares returns what the rule spares; nil if it does not prune.
+// Spares returns Spared. The receiver may be nil: then it returns nil, which spares nothing.
 func (p *Pruning) Spares() *orphans.Spared {
 	if p == nil {
 		return nil
@@ -65,7 +69,7 @@ func (p *Pruning) Spares() *orphans.Spared {
 	return p.Spared
 }
 
-// Reason says what a rule prunes later, or leaves in place, or returns "".
+// Reason says what a rule prunes later, or leaves in place, or returns "". The receiver may be nil.
 func (p *Pruning) Reason() string {
 	if p == nil {
 		return ""

@@ -38,26 +38,25 @@ type Rule struct {
 	waits    atomic.Int32   // holds that have not been released; see Hold
 	Occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
 	KnowsOwn bool           // the lane recognizes and drops the rule's own changes
-	// id is the name of the rule in the state. A rule that is renamed keeps it: see former.go.
-	ID        string
-	Preparer  *Preparer  // completes its deliveries
-	laneStore *laneStore // nil if nothing is kept
-	gathered  *laneStore // what waits for the event of its group; nil if nothing does, or is kept
-	Failures  *Failures
-	Pruning   *Pruning  // nil unless the rule prunes
-	Timed     due.Total // what waits to become a member
-	Own       *Source
-	To        *Dispatcher
+	// ID is the name of the rule in the state. A rule that is renamed keeps it: see engine/former.go.
+	ID         string
+	Preparer   *Preparer   // completes its deliveries
+	laneStore  *laneStore  // nil if nothing is kept
+	gathered   *laneStore  // what waits for the event of its group; nil if nothing does, or is kept
+	Failures   *Failures   // of its expressions; shared with the rule before, if that had its name
+	Pruning    *Pruning    // nil unless the rule prunes
+	Timed      due.Total   // what waits to become a member
+	OwnSource  *Source     // what runs of Rule.Source
+	Dispatcher *Dispatcher // delivers its events
+	Memory     *Memory     // shared with the rule before
 
-	Memory *memory
-
-	// before is the rule whose place this one is to take, with the options of its lane, until it
-	// does.
+	// Before is the rule whose place this one is to take, and Options are those of the lane that it
+	// gets then. Before is nil once it has done so.
 	Before  *Rule
 	Options dispatch.LaneOptions
 }
 
-// SetID changes the id of a rule that is not at work yet.
+// SetID changes the id of a rule that is not at work yet, and opens its lanes under the new id.
 func (r *Rule) SetID(id string) {
 	r.ID, r.Memory.id = id, id
 	if r.Pruning != nil {
@@ -81,6 +80,7 @@ func (r *Rule) HandlerName() string {
 // Membership returns the text that decides over the rule's members.
 func (r *Rule) Membership() string { return MembershipOf(r.Rule) }
 
+// MembershipOf is Rule.Membership for a rule that is not at work.
 func MembershipOf(r *plan.Rule) string {
 	text := func(p *expr.Program) string {
 		if p == nil {
@@ -91,10 +91,11 @@ func MembershipOf(r *plan.Rule) string {
 	return resume.Text(text(r.Where), text(r.Due))
 }
 
+// Resource returns the resource of the rule's source: VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
 func (r *Rule) Resource() string { return object.ResourceName(r.Source.Resource) }
 
-// Index returns an index whose values are those of the expression.
-func Index(program *expr.Program, failures *Failures) source.Index {
+// NewIndex returns an index whose values are those of an expression. failures counts what fails.
+func NewIndex(program *expr.Program, failures *Failures) source.Index {
 	return source.Index{Paths: program.Paths(), Values: func(tree any) []string {
 		values, err := program.Strings(&expr.Env{Object: tree})
 		failures.Add(err, delta.Key{})
@@ -117,7 +118,7 @@ func (r *Rule) NextRound() (next time.Time) {
 	if r.Rounds == nil {
 		return time.Time{}
 	}
-	for _, i := range r.Own.View.Informers() {
+	for _, i := range r.OwnSource.View.Informers() {
 		next = timing.Earlier(next, i.NextRound(r.Rounds))
 	}
 	return next

@@ -13,19 +13,21 @@ import (
 // Source is a source of the plan at work.
 type Source struct {
 	*plan.Source
-	View     *source.Source
-	Failures []*Failures // of its indexes; other sources may share them
+	View     *source.Source // over its informers
+	Failures []*Failures    // of its indexes; other sources may share them
 }
 
-// Dispatcher is that of a handler, or of the rules' own actions.
+// Dispatcher delivers to one handler, or performs the rules' own actions.
 type Dispatcher struct {
 	*dispatch.Dispatcher
-	Name    string
-	Handler Handler // nil: of the rules' own actions
-	Digest  plan.Digest
-	End     func() // ends its run; nil before that
+	Name    string      // the handler's, or OwnActions
+	Handler Handler     // nil: it performs the rules' own actions
+	Digest  plan.Digest // of the handler's manifest
+	// End ends Deliver, and returns when it has ended; nil before Deliver runs. Whoever starts Deliver
+	// sets it.
+	End func()
 
-	// hasSecrets means that the handler may have seen text of a Secret. It never becomes false again.
+	// HasSecrets means that the handler may have seen text of a Secret. It never becomes false again.
 	HasSecrets atomic.Bool
 }
 
@@ -36,7 +38,8 @@ func (d *Dispatcher) Deliver(ctx context.Context) { _ = d.Run(ctx) } // always n
 // manifest can have it.
 const OwnActions = "(actions)"
 
-// OnlyMetrics is the handler name that reports use for a rule that has metrics and delivers nothing.
+// OnlyMetrics is the handler name that reports use for a rule that has metrics and delivers
+// nothing.
 const OnlyMetrics = "(metrics)"
 
 // Handler delivers the events of one Handler manifest.

@@ -17,46 +17,48 @@ const (
 	minTrail  = 16
 )
 
-// Trails is what the engine remembers of the last changes and attempts, for people who ask why a rule
-// did not fire. Each rule has two rings: a rule whose when is seldom true sees many more changes than
-// it delivers, and would forget its deliveries otherwise.
+// Trails is what the engine remembers of the last changes and attempts, for people who ask why a
+// rule did not fire. Each rule has two rings: a rule whose when is seldom true sees many more
+// changes than it delivers, and would forget its deliveries otherwise.
 type Trails struct {
 	Changes, Attempts *trail.Trail
-	Acted             *acted
-	Began             time.Time
+	Acted             *Acted    // the rule's own actions, and those of its handler
+	Began             time.Time // when the trails began
 }
 
 // MaxActed bounds the actions that are remembered, per rule.
 const MaxActed = 64
 
-// acted are the last actions that were performed for one rule.
-type acted struct {
+// Acted are the last actions that were performed for one rule. It is safe for concurrent use.
+type Acted struct {
 	mu  sync.Mutex // a leaf
-	all []doneAt   // the oldest first; guarded by mu
+	all []DoneAt   // the oldest first; guarded by mu
 	// now counts the results of events whose actions are being performed, by the event's id; guarded
 	// by mu.
 	now map[string]map[action.Result]int
 }
 
-type doneAt struct {
+// DoneAt is an action, and when it was performed.
+type DoneAt struct {
 	action.Done
 	At time.Time
 }
 
-func (a *acted) Add(d action.Done, at time.Time) {
+// Add adds an action that was performed.
+func (a *Acted) Add(d action.Done, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.all) == MaxActed {
 		a.all = slices.Delete(a.all, 0, 1)
 	}
-	a.all = append(a.all, doneAt{d, at})
+	a.all = append(a.all, DoneAt{d, at})
 	if results := a.now[d.Delivery]; results != nil {
 		results[d.Result]++
 	}
 }
 
 // Begin says that the rule's own actions for an event begin.
-func (a *acted) Begin(id string) {
+func (a *Acted) Begin(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now == nil {
@@ -67,12 +69,12 @@ func (a *acted) Begin(id string) {
 
 // End says that the actions have ended, and returns their result if they have succeeded. What an
 // earlier attempt changed counts while it is remembered.
-func (a *acted) End(id string) trail.Verdict {
+func (a *Acted) End(id string) trail.Verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	results := a.now[id]
 	delete(a.now, id)
-	hasChanged := func(d doneAt) bool {
+	hasChanged := func(d DoneAt) bool {
 		return d.Delivery == id && (d.Result == action.Changed || d.Result == action.Created)
 	}
 	switch {
@@ -86,7 +88,8 @@ func (a *acted) End(id string) trail.Verdict {
 	return trail.Acted
 }
 
-func (a *acted) List() []doneAt {
+// List returns the last actions, the oldest first.
+func (a *Acted) List() []DoneAt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.all)
@@ -96,28 +99,29 @@ func (a *acted) List() []doneAt {
 func NewTrails(c *trail.Counter, rules int, now time.Time) Trails {
 	bound := min(maxTrail, max(minTrail, maxTrails/max(rules, 1)))
 	return Trails{
-		Changes: trail.New(c, bound), Attempts: trail.New(c, bound), Acted: new(acted), Began: now,
+		Changes: trail.New(c, bound), Attempts: trail.New(c, bound), Acted: new(Acted), Began: now,
 	}
 }
 
-// Selected remembers and counts a change that the rule selects and its lane takes. It is the Matched
-// of dispatch.LaneOptions.
-func (r *Rule) Selected(d delta.Delta) {
+// NoteSelected remembers and counts a change that the rule selects and its lane takes. It is the
+// Matched of dispatch.LaneOptions.
+func (r *Rule) NoteSelected(d delta.Delta) {
 	verdict := trail.Selected
 	if r.Group != nil {
 		verdict = trail.Gathered
 	}
-	r.Matched(d, verdict)
+	r.NoteMatch(d, verdict)
 }
 
-// Matched remembers and counts a change that the rule selects.
-func (r *Rule) Matched(d delta.Delta, verdict trail.Verdict) {
+// NoteMatch remembers and counts a change that the rule selects.
+func (r *Rule) NoteMatch(d delta.Delta, verdict trail.Verdict) {
 	r.Matches.Add(1)
 	r.Trails.Changes.Add(d, verdict, r.Preparer.Clock.Now())
 }
 
-// SinceSelected corrects the latency of attempts, which counts from the first change that their event
-// includes. If the newest one, which gives the event its id, is remembered, it counts from there.
+// SinceSelected corrects the latency of attempts, which counts from the first change that their
+// event includes. If the newest one, which gives the event its id, is remembered, it counts from
+// there.
 func (t Trails) SinceSelected(attempts []trail.Entry) {
 	if len(attempts) == 0 {
 		return

@@ -23,7 +23,7 @@ func TestActed(t *testing.T) {
 		"failed before":  {[]action.Result{action.Failed}, []action.Result{action.Unchanged}, trail.Unchanged},
 		"nothing known":  {nil, nil, trail.Acted},
 	} {
-		a := new(acted)
+		a := new(Acted)
 		var got trail.Verdict
 		for _, results := range [][]action.Result{c.earlier, c.now} {
 			a.Begin("id")

@@ -7,12 +7,13 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
+// IsUnsettled reports whether an informer has not settled: see source.Informer.IsSettled.
 func IsUnsettled(i *source.Informer) bool { return !i.IsSettled() }
 
 // IsHeld reports whether the rule queues its changes undecided.
 func (r *Rule) IsHeld() bool { return r.waits.Load() > 0 }
 
-// Hold makes the rule queue its changes undecided. Each hold must be matched by a release.
+// Hold makes the rule queue its changes undecided. Each Hold must be matched by a Release.
 func (r *Rule) Hold() {
 	r.waits.Add(1)
 	if r.Lane != nil { // otherwise it begins held; a reload says so
@@ -20,15 +21,15 @@ func (r *Rule) Hold() {
 	}
 }
 
-// Release ends one hold.
+// Release ends one Hold.
 func (r *Rule) Release() {
 	if r.waits.Add(-1) == 0 {
 		r.Lane.Hold(false)
 	}
 }
 
-// Reason describes the sources that the rule looks into for operators, or returns "" if they are in
-// order. waits says that the rule decides nothing until they have settled.
+// Reason tells operators what is wrong with the sources that the rule looks into, or returns "".
+// waits says that the rule decides nothing until they have settled.
 func (r *Rule) Reason() (waits bool, reason string) {
 	if awaited := r.Preparer.Awaited(); len(awaited) > 0 && r.IsHeld() {
 		names := make([]string, 0, len(awaited))
@@ -41,7 +42,7 @@ func (r *Rule) Reason() (waits bool, reason string) {
 		}
 		return true, "waits for what it looks into: " + strings.Join(names, ", ")
 	}
-	if r.IsHeld() && slices.ContainsFunc(r.Own.View.Informers(), IsUnsettled) {
+	if r.IsHeld() && slices.ContainsFunc(r.OwnSource.View.Informers(), IsUnsettled) {
 		return true, "waits for its own source: its where has changed"
 	}
 	var empty []string
@@ -56,8 +57,8 @@ func (r *Rule) Reason() (waits bool, reason string) {
 	return false, "finds nothing in what it looks into: " + strings.Join(empty, ", ")
 }
 
-// missing reports whether a source, or a part of it, is known to be not served, forbidden or unusable
-// and has nothing, and returns that state.
+// missing reports whether a source, or a part of it, is known to be not served, forbidden or
+// unusable and has nothing, and returns that state.
 func missing(s *source.Source) (state source.State, is bool) {
 	for _, i := range s.Informers() {
 		if state, _ := i.State(); !i.HasSynced() && i.IsSettled() {

@@ -26,27 +26,28 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Parts are what all works of an engine are made of.
+// Parts are what all works of an engine are made of. They do not change.
 type Parts struct {
-	Logger  *slog.Logger
-	Clock   clock.PassiveClock
-	Store   *state.Store // nil: nothing is kept
-	Acting  *acting.Acting
-	Trail   *trail.Counter
-	Present *Present
-	Intake  intake.Options
-	// dispatch has the options of dispatchers, but for the actor, and letters is where dead letters go.
-	Dispatch dispatch.Options
-	Letters  dispatch.DeadLetters
-	Adapt    func(*dispatch.LaneOptions) // adapts those of a lane
-	// failed returns what gets the failures of a rule, an index or a metric, which attrs name.
+	Logger   *slog.Logger
+	Clock    clock.PassiveClock
+	Store    *state.Store // nil: nothing is kept
+	Acting   *acting.Acting
+	Trail    *trail.Counter
+	Present  *Present
+	Intake   intake.Options
+	Dispatch dispatch.Options            // of all dispatchers; each has an actor of its own
+	Letters  dispatch.DeadLetters        // where dead letters go
+	Adapt    func(*dispatch.LaneOptions) // adapts the options of each lane
+	// Failed returns what gets the failures of a rule, an index or a metric, which attrs name.
 	Failed func(attrs []any) func(live.ExpressionFailure)
 }
 
 // Build makes the work of a plan. It shares with before, which is nil at the start, what is the
 // same in both. handlers has one Handler for each handler of the plan. What runs is not touched:
-// if build fails, nothing has changed.
-func (p *Parts) Build(of *plan.Plan, handlers map[string]live.Handler, before *Work) (*Work, error) {
+// if Build fails, nothing has changed.
+func (p *Parts) Build(
+	of *plan.Plan, handlers map[string]live.Handler, before *Work,
+) (*Work, error) {
 	isStart := before == nil
 	if isStart {
 		before = new(Work)
@@ -79,7 +80,7 @@ func (p *Parts) Build(of *plan.Plan, handlers map[string]live.Handler, before *W
 	return b.next, nil
 }
 
-// Abandon stops the informers of a work that is not taken up.
+// Abandon stops the new informers of a work that nobody will take up.
 func (p *Parts) Abandon(w *Work) {
 	for _, in := range w.Intakes {
 		if in.IsNew() {
@@ -119,7 +120,7 @@ func (b *builder) addIntakes() error {
 			in := b.intakes[planned]
 			members = append(members, in.Informer)
 			for own, name := range s.Indexes {
-				f, err := in.Index(name, func() *live.Failures {
+				f, err := in.AddIndex(name, func() *live.Failures {
 					return b.newFailures("source", s.Name, "index", own)
 				})
 				if err != nil {
@@ -168,7 +169,7 @@ func (b *builder) addDispatchers() {
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
 			IsDry: b.Dispatch.ActsDry && h.Builtin != "log", // the daemon runs no other
-		}, b.Acting.Of(h))
+		}, b.Acting.ForHandler(h))
 		d.Handler, d.Digest = implementation, digest
 		b.next.Dispatchers = append(b.next.Dispatchers, d)
 	}
@@ -178,7 +179,7 @@ func (b *builder) addDispatchers() {
 	d := b.before.Dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
-		d = b.newDispatcher(itself, b.Acting.OfRules())
+		d = b.newDispatcher(itself, b.Acting.ForRules())
 	}
 	b.next.Dispatchers = append(b.next.Dispatchers, d)
 }
@@ -206,7 +207,7 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.Dispatcher(r.Handler), b.before.Became(r)
+	to, old := b.next.Dispatcher(r.Handler), b.before.Predecessor(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
 		b.next.Rules = append(b.next.Rules, old)
@@ -223,7 +224,8 @@ func (b *builder) addRule(r *plan.Rule) {
 // isSame reports whether a running rule does what r says, delivers to the same dispatcher and reads
 // the same sources.
 func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool {
-	if old.Name != r.Name || old.Digest != r.Digest || old.To != to || old.Own != b.sources[r.Source] {
+	if old.Name != r.Name || old.Digest != r.Digest ||
+		old.Dispatcher != to || old.OwnSource != b.sources[r.Source] {
 		return false
 	}
 	return slices.EqualFunc(old.Preparer.Others, r.LooksInto, func(is *source.Source, s *plan.Source) bool {
@@ -231,7 +233,8 @@ func (b *builder) isSame(old *live.Rule, r *plan.Rule, to *live.Dispatcher) bool
 	})
 }
 
-// newRule makes a running rule. If old is not nil, the new one is to take its place; see succeed.
+// newRule makes a running rule. If old is not nil, a reload makes the new one take its place, and
+// gives it its lane then.
 func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *live.Rule {
 	h := b.configured(r.Handler)
 	if old != nil && old.Rounds != nil && r.Rounds != nil && old.Rounds.String() == r.Rounds.String() {
@@ -243,7 +246,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	trails := live.NewTrails(b.Trail, len(b.plan.Rules), b.Clock.Now())
 	if old != nil {
 		trails = old.Trails
-		failures.Continues(old.Failures)
+		failures.TakeOver(old.Failures)
 		if r.Name == old.Name {
 			failures = old.Failures
 		}
@@ -253,7 +256,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	running := &live.Rule{
 		Occasion: new(atomic.Uint32),
 		Rule:     r, ID: b.newID(r, old), Preparer: p, Failures: failures,
-		Own: b.sources[r.Source], To: to, Before: old, Trails: trails,
+		OwnSource: b.sources[r.Source], Dispatcher: to, Before: old, Trails: trails,
 	}
 	if old == nil {
 		running.Memory = live.NewMemory(b.Store, running)
@@ -263,7 +266,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 	options := dispatch.LaneOptions{
 		Every: r.Every, Preparer: p,
 		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
-		Changes: trails.Changes, Attempts: trails.Attempts, Matched: running.Selected,
+		Changes: trails.Changes, Attempts: trails.Attempts, Matched: running.NoteSelected,
 	}
 	isCounted := r.Count != nil && old != nil && old.Count != nil && old.Count.Text() == r.Count.Text()
 	if running.Tally = b.newTally(running.ID, r.Count); isCounted {

@@ -26,15 +26,15 @@ func (w *Work) ChangedHandlers(p *plan.Plan, v *preview.Names) {
 	}
 }
 
-// Says reports whether the manifest of a rule at work is that of is.
-func Says(r *live.Rule, is *plan.Rule) bool {
+// HasManifest reports whether the manifest of a rule at work is that of another one.
+func HasManifest(r *live.Rule, is *plan.Rule) bool {
 	return r.Name == is.Name && r.Digest == is.Digest && r.Handler == is.Handler
 }
 
 // Runs reports whether a running rule is what r says, and its sources are. Its handler may have
 // changed.
 func (w *Work) Runs(old *live.Rule, r *plan.Rule) bool {
-	if !Says(old, r) {
+	if !HasManifest(old, r) {
 		return false
 	}
 	for _, s := range append([]*plan.Source{r.Source}, r.LooksInto...) {
@@ -48,12 +48,13 @@ func (w *Work) Runs(old *live.Rule, r *plan.Rule) bool {
 	return true
 }
 
-// AppliesLater reports whether a running rule that selects Synced becomes r by an edit that leaves its
-// membership as it is. The rule then receives nothing about objects as they are: the edit applies
-// to each object at its next change.
+// AppliesLater reports whether a running rule that selects Synced becomes r by an edit that leaves
+// its membership as it is. The rule then receives nothing about objects as they are: the edit
+// applies to each object at its next change.
 func (w *Work) AppliesLater(old *live.Rule, r *plan.Rule) bool {
-	if old.EventsDigest == r.EventsDigest || r.OnlyMeasures() || !r.Events.Has(delta.Synced) || r.Source.IsRule() ||
-		r.Rounds != nil || old.Membership() != live.MembershipOf(r) || old.For != r.For {
+	if old.EventsDigest == r.EventsDigest || r.OnlyMeasures() ||
+		!r.Events.Has(delta.Synced) || r.Source.IsRule() || r.Rounds != nil ||
+		old.Membership() != live.MembershipOf(r) || old.For != r.For {
 		return false
 	}
 	for _, planned := range r.Source.Informers {

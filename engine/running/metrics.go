@@ -22,7 +22,7 @@ func (b *builder) addMetrics() {
 			if planned.IsCounter {
 				m.Counter = measure.NewCounter(&planned.Metric)
 			} else {
-				m.Gauge = gauges.New(&planned.Metric, m.Failures.AddOn, m.IsFull)
+				m.Gauge = gauges.New(&planned.Metric, m.Failures.AddOn, m.LogFull)
 			}
 		}
 		b.metrics[planned] = m
@@ -30,10 +30,16 @@ func (b *builder) addMetrics() {
 	}
 }
 
-// MoveGauges hides the gauges of intakes whose informers are about to be others, until the result's End.
-func MoveGauges(of ...*intake.Intake) *gauges.Moving {
+// MoveGauges hides gauges until the result's End: those of intakes of next that are about to begin
+// or to take the place of another one, and those of intakes that are about to end.
+func MoveGauges(next *Work, dropped []*intake.Intake) *gauges.Moving {
 	moving := new(gauges.Moving)
-	for _, in := range of {
+	for _, in := range next.Intakes {
+		if in.IsNew() || in.Replaces() != nil {
+			in.MoveGauges(moving)
+		}
+	}
+	for _, in := range dropped {
 		in.MoveGauges(moving)
 	}
 	return moving
@@ -49,8 +55,8 @@ func (w *Work) metric(planned *plan.Metric) *live.Metric {
 	return nil
 }
 
-// overOf returns a text that is the same for metrics over the same objects of a source, over the same
-// members of a rule, or of the changes of the same rule.
+// overOf returns a text that is the same for metrics over the same objects of a source, over the
+// same members of a rule, or of the changes of the same rule.
 func overOf(m *plan.Metric) string {
 	resource := object.ResourceName(m.Source.Resource)
 	switch {
@@ -65,7 +71,7 @@ func overOf(m *plan.Metric) string {
 // MetricChanges names the metrics that a reload changes. A changed one starts over.
 type MetricChanges = preview.Names
 
-// MetricChanges returns what a plan changes.
+// MetricChanges returns the metrics that a plan would change.
 func (w *Work) MetricChanges(p *plan.Plan) (c MetricChanges) {
 	for _, planned := range p.Metrics {
 		isNamed := func(m *live.Metric) bool { return m.Name == planned.Name }

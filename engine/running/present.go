@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/engine/live"
 )
 
-// Present is the plan at work, and while a reload carries it out, the next one. It is safe for concurrent
-// use.
+// Present is the plan at work, and while a reload carries it out, the next one. It is safe for
+// concurrent use.
 type Present struct {
 	now  atomic.Pointer[Work]
 	next atomic.Pointer[Work]
@@ -20,13 +20,13 @@ type Present struct {
 // Work returns the plan at work.
 func (p *Present) Work() *Work { return p.now.Load() }
 
-// Intakes returns those of the plan at work.
+// Intakes returns the intakes of the plan at work.
 func (p *Present) Intakes() intake.Set { return p.Work().Intakes }
 
 // Target returns the rule that an operator means by a name, or nil: that of the plan which is in
 // force once a reload that is being carried out has ended. Such a rule may not have its own lane
-// yet: see live.Memory. If the rule has ended when the request acts on it, a reload has begun
-// meanwhile, and target returns another one.
+// yet: see live.Memory.Lane. If the rule has ended when the request acts on it, a reload has begun
+// meanwhile, and Target returns another one.
 func (p *Present) Target(name string) *live.Rule {
 	if next := p.next.Load(); next != nil {
 		return next.Rule(name)
@@ -48,7 +48,8 @@ func (p *Present) TargetOf(letter delivery.Letter) *live.Rule {
 }
 
 // Maker returns the rule that made an event under this name, or nil. What is in flight while a rule
-// is renamed has its former name. What is delivered while a reload renames it may have the next one.
+// is renamed has its former name. What is delivered while a reload renames it may have the next
+// one.
 func (p *Present) Maker(name string) *live.Rule {
 	next := p.next.Load()
 	w := p.Work()
@@ -63,14 +64,15 @@ func (p *Present) Maker(name string) *live.Rule {
 	return w.renamed(name)
 }
 
-// Settled returns the plan at work while no reload is being carried out.
+// Settled returns the plan at work. It waits while a reload is carried out. If ctx ends before
+// that, it returns the cause.
 func (p *Present) Settled(ctx context.Context) (*Work, error) {
 	for {
 		w := p.Work()
 		if p.next.Load() == nil {
 			return w, nil
 		}
-		if !intake.Rested(ctx, time.Millisecond) {
+		if !intake.Rest(ctx, time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -79,7 +81,8 @@ func (p *Present) Settled(ctx context.Context) (*Work, error) {
 // Take makes w the plan at work.
 func (p *Present) Take(w *Work) { p.now.Store(w) }
 
-// Prepare says that w is about to be the plan at work. ends takes that back.
+// Prepare makes w the next plan, while a reload carries it out. ends says that the reload is
+// through.
 func (p *Present) Prepare(w *Work) (ends func()) {
 	p.next.Store(w)
 	return func() { p.next.Store(nil) }

@@ -12,19 +12,22 @@ import (
 	"github.com/informd/informd/engine/orphans"
 )
 
-// newPruning returns what a rule with prune does beside its deliveries, or nil if it does not prune.
-// old is the rule before, or nil.
+// newPruning returns what a rule with prune does beside its deliveries, or nil if it does not
+// prune. old is the rule before, or nil.
 func (b *builder) newPruning(r, old *live.Rule) *live.Pruning {
 	if len(r.Prune) == 0 {
 		return nil
 	}
 	present := b.Present
 	of := &orphans.Rule{
-		Plan: r.Rule, ID: r.ID, Recipe: r.Preparer.Recipe, View: r.Own.View, Others: r.Preparer.Others,
-		Lane:    func() orphans.Lane { return r.Lane },
-		IsHeld:  func() bool { return IsHeld(present.Work(), r) },
-		IsGone:  func() bool { return r.Memory.Ended() },
-		Depart:  func(ctx context.Context, gone []delta.Key) map[delta.Key]bool { return present.Depart(ctx, r, gone) },
+		Plan: r.Rule, ID: r.ID, Recipe: r.Preparer.Recipe,
+		View: r.OwnSource.View, Others: r.Preparer.Others,
+		Lane:   func() orphans.Lane { return r.Lane },
+		IsHeld: func() bool { return isHeld(present.Work(), r) },
+		IsGone: func() bool { return r.Memory.Ended() },
+		Depart: func(ctx context.Context, gone []delta.Key) map[delta.Key]bool {
+			return present.depart(ctx, r, gone)
+		},
 		Offer:   func(key delta.Key, done func()) bool { return b.offerPrune(r, key, done) },
 		Cluster: b.Acting,
 	}
@@ -38,8 +41,8 @@ func (b *builder) newPruning(r, old *live.Rule) *live.Pruning {
 	return p
 }
 
-// IsHeld reports whether a rule waits for sources, or catches up.
-func IsHeld(w *Work, r *live.Rule) bool {
+// isHeld reports whether a rule waits for sources, or catches up.
+func isHeld(w *Work, r *live.Rule) bool {
 	if r.IsHeld() {
 		return true
 	}
@@ -50,15 +53,15 @@ func IsHeld(w *Work, r *live.Rule) bool {
 	return isHeld
 }
 
-// Depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
+// depart has a rule learn that objects which do not exist in the cluster are deleted. It returns
 // those that the rule has learned of. It leaves out objects that the informer knows: they came
-// meanwhile. It works in turns between the steps of the informers. If ctx ends, or the rule changes, it
-// returns early.
-func (p *Present) Depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
+// meanwhile. It works in turns between the steps of the informers. If ctx ends, or the rule
+// changes, it returns early.
+func (p *Present) depart(ctx context.Context, r *live.Rule, gone []delta.Key) map[delta.Key]bool {
 	departed := make(map[delta.Key]bool, len(gone))
 	keys := make(map[*intake.Intake][]string)
 	for _, key := range gone {
-		if in, _ := p.Intakes().Of(r, key); in != nil {
+		if in, _ := p.Intakes().For(r, key); in != nil {
 			keys[in] = append(keys[in], key.String())
 		}
 	}
@@ -68,7 +71,7 @@ func (p *Present) Depart(ctx context.Context, r *live.Rule, gone []delta.Key) ma
 			if o != nil {
 				return true
 			}
-			departed[key] = is.Missed(r, key)
+			departed[key] = is.LearnDeleted(r, key)
 			return departed[key]
 		})
 		if left > 0 {
@@ -79,10 +82,10 @@ func (p *Present) Depart(ctx context.Context, r *live.Rule, gone []delta.Key) ma
 	return departed
 }
 
-// offerPrune has a rule prune for an object that it has spared, unless that has come back, and calls
-// done in the same cut. It returns false if the rule is gone.
+// offerPrune has a rule prune for an object that it has spared, unless that has come back, and
+// calls done in the same cut. It returns false if the rule is gone.
 func (p *Parts) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
-	in, _ := p.Present.Intakes().Of(r, key)
+	in, _ := p.Present.Intakes().For(r, key)
 	if in == nil {
 		return false
 	}
@@ -91,7 +94,8 @@ func (p *Parts) offerPrune(r *live.Rule, key delta.Key, done func()) bool {
 			p.Store.Pace()
 		}
 		defer live.Notes{Store: p.Store}.Begin()()
-		if o, ok := r.Own.View.Get(key.Namespace, key.Name); !ok || !r.Preparer.Selects(o, p.Clock.Now()) {
+		o, ok := r.OwnSource.View.Get(key.Namespace, key.Name)
+		if !ok || !r.Preparer.Selects(o, p.Clock.Now()) {
 			d := r.Pruning.Rule.Late(key)
 			r.Stamp(&d)
 			r.Lane.OfferActions(d)

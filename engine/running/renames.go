@@ -8,8 +8,8 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// Became returns the running rule that a rule of another plan goes on with, or nil.
-func (w *Work) Became(r *plan.Rule) *live.Rule {
+// Predecessor returns the running rule with which a rule of another plan goes on, or nil.
+func (w *Work) Predecessor(r *plan.Rule) *live.Rule {
 	if old := w.Rule(r.Name); old != nil || r.Former == "" {
 		return old
 	}

@@ -66,7 +66,7 @@ func (w *Work) source(name string) *live.Source {
 	return nil
 }
 
-// Dispatcher returns that of a handler, or nil. "" means that of the rules' own actions.
+// Dispatcher returns the dispatcher of a handler, or nil. "" means that of the rules' own actions.
 func (w *Work) Dispatcher(handler string) *live.Dispatcher {
 	for _, d := range w.Dispatchers {
 		if d.Name == handler || handler == "" && d.Handler == nil {
@@ -76,7 +76,7 @@ func (w *Work) Dispatcher(handler string) *live.Dispatcher {
 	return nil
 }
 
-// Intake returns that of an informer with the selection of planned, or nil.
+// Intake returns the intake of an informer with the selection of planned, or nil.
 func (w *Work) Intake(planned *plan.Informer) *intake.Intake {
 	for _, in := range w.Intakes {
 		isFixed := in.Planned.Fixed != nil
@@ -90,11 +90,10 @@ func (w *Work) Intake(planned *plan.Informer) *intake.Intake {
 // AwaitFollowing returns when all rules that began to catch up have done so.
 func (w *Work) AwaitFollowing(ctx context.Context) error {
 	for _, in := range w.Intakes {
-		for in.HasCaughtUp() && in.CatchesUp() {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-				return fmt.Errorf("rules still learn what has changed for them before: %w", context.Cause(ctx))
+		for in.HasCaughtUp() && in.HasCatchUps() {
+			if !intake.Rest(ctx, 10*time.Millisecond) {
+				return fmt.Errorf("rules still learn what has changed for them before: %w",
+					context.Cause(ctx))
 			}
 		}
 	}
@@ -127,7 +126,8 @@ func (w *Work) Widen(ctx context.Context, p *plan.Plan) error {
 		if err := in.Informer.Widen(ctx, planned.Keep); err != nil {
 			state, reason := in.Informer.State()
 			return fmt.Errorf("source %s has to keep more of its objects, and has not listed them "+
-				"again yet (it is %s): reload again when it has: %w", strings.Join(sourceNames(w, in.Informer), ", "),
+				"again yet (it is %s): reload again when it has: %w",
+				strings.Join(sourceNames(w, in.Informer), ", "),
 				strings.TrimSuffix(fmt.Sprintf("%v: %s", state, reason), ": "), err)
 		}
 	}

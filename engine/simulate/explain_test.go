@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/live"
 )
 
 // explains asks about the object shop/a, and expects texts in the answer.
@@ -337,22 +337,22 @@ func TestFaultOfFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spec string
-		want engine.Fault
+		want live.Fault
 	}{
-		"due":                    {`, due: time(object.data.size)`, engine.OfObject},
-		"due by a label":         {`, due: 'time(object.metadata.labels.expires ?? "soon")'`, engine.OfObject},
-		"for":                    {`, for: 1m, where: duration(object.data.size) > duration("1h")`, engine.OfObject},
-		"where":                  {`, where: int(object.data.size) > 1`, engine.OfObject},
-		"where that is compared": {`, where: quantity("1Gi") < object.data.size`, engine.OfObject},
-		"when":                   {`, when: quantity(object.data.size) > 1`, engine.OfObject},
-		"when by a pattern":      {`, when: '"a" matches "(" + object.data.size'`, engine.OfObject},
-		"a certificate":          {`, when: notAfter(object.data.size) > now()`, engine.OfObject},
-		"count at":               {`, count: {times: 2, within: 1m, at: time(object.data.size)}`, engine.OfObject},
-		"payload":                {`, payload: float(object.data.size)`, engine.OfObject},
-		"kinds":                  {`, when: object.data.size > 1`, engine.OfExpression},
-		"what is no condition":   {`, when: object.data.size`, engine.OfExpression},
-		"no time":                {`, due: object.data.size`, engine.OfExpression},
-		"division":               {`, when: '1 / len(object.data.none ?? "") > 1'`, engine.OfExpression},
+		"due":                    {`, due: time(object.data.size)`, live.OfObject},
+		"due by a label":         {`, due: 'time(object.metadata.labels.expires ?? "soon")'`, live.OfObject},
+		"for":                    {`, for: 1m, where: duration(object.data.size) > duration("1h")`, live.OfObject},
+		"where":                  {`, where: int(object.data.size) > 1`, live.OfObject},
+		"where that is compared": {`, where: quantity("1Gi") < object.data.size`, live.OfObject},
+		"when":                   {`, when: quantity(object.data.size) > 1`, live.OfObject},
+		"when by a pattern":      {`, when: '"a" matches "(" + object.data.size'`, live.OfObject},
+		"a certificate":          {`, when: notAfter(object.data.size) > now()`, live.OfObject},
+		"count at":               {`, count: {times: 2, within: 1m, at: time(object.data.size)}`, live.OfObject},
+		"payload":                {`, payload: float(object.data.size)`, live.OfObject},
+		"kinds":                  {`, when: object.data.size > 1`, live.OfExpression},
+		"what is no condition":   {`, when: object.data.size`, live.OfExpression},
+		"no time":                {`, due: object.data.size`, live.OfExpression},
+		"division":               {`, when: '1 / len(object.data.none ?? "") > 1'`, live.OfExpression},
 	} {
 		b := simulation(t, Options{}, sizes, recorder, ruleOf("r", c.spec))
 		b.put("a", "x")

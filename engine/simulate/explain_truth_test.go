@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -65,7 +65,7 @@ func TestFaultsThatAreOver(t *testing.T) {
 		}
 		return all
 	}
-	is := func(b *bench, rule string, count uint64, fault engine.Fault, isOver bool) {
+	is := func(b *bench, rule string, count uint64, fault live.Fault, isOver bool) {
 		t.Helper()
 		r := status(b)[rule]
 		if r.Errors != count || r.LastError == nil || r.LastError.Fault != fault || r.LastError.IsOver != isOver {
@@ -77,17 +77,17 @@ func TestFaultsThatAreOver(t *testing.T) {
 		b.put("a", "many")
 		b.must(b.Advance(time.Second))
 		failed := status(b)["payload"].Errors // before the delivery, and at it
-		is(b, "payload", failed, engine.OfObject, false)
+		is(b, "payload", failed, live.OfObject, false)
 		for _, rule := range []string{"where", "late", "when", "old"} {
-			is(b, rule, 1, engine.OfObject, false)
+			is(b, rule, 1, live.OfObject, false)
 		}
 		b.put("a", "7")
 		b.must(b.Advance(time.Second))
-		is(b, "where", 1, engine.OfObject, true)
-		is(b, "late", 1, engine.OfObject, true)
-		is(b, "when", 1, engine.OfObject, true)
-		is(b, "payload", failed, engine.OfObject, true)
-		is(b, "old", 2, engine.OfPast, false) // the update was not delivered for it
+		is(b, "where", 1, live.OfObject, true)
+		is(b, "late", 1, live.OfObject, true)
+		is(b, "when", 1, live.OfObject, true)
+		is(b, "payload", failed, live.OfObject, true)
+		is(b, "old", 2, live.OfPast, false) // the update was not delivered for it
 	})
 	t.Run("deleted", func(t *testing.T) {
 		b := simulation(t, Options{}, manifests...)
@@ -95,9 +95,9 @@ func TestFaultsThatAreOver(t *testing.T) {
 		b.must(b.Advance(time.Second))
 		b.must(b.Delete("maps", "shop", "a"))
 		b.must(b.Advance(time.Second))
-		is(b, "where", 1, engine.OfObject, true)
-		is(b, "late", 1, engine.OfObject, true)
-		is(b, "when", 2, engine.OfPast, false) // the deletion was not delivered for it
+		is(b, "where", 1, live.OfObject, true)
+		is(b, "late", 1, live.OfObject, true)
+		is(b, "when", 2, live.OfPast, false) // the deletion was not delivered for it
 	})
 	t.Run("still", func(t *testing.T) {
 		b := simulation(t, Options{}, manifests...)
@@ -105,9 +105,9 @@ func TestFaultsThatAreOver(t *testing.T) {
 		b.must(b.Advance(time.Second))
 		b.put("a", "more")
 		b.must(b.Advance(time.Second))
-		is(b, "where", 2, engine.OfObject, false)
-		is(b, "when", 2, engine.OfObject, false)
-		is(b, "old", 2, engine.OfObject, false)
+		is(b, "where", 2, live.OfObject, false)
+		is(b, "when", 2, live.OfObject, false)
+		is(b, "old", 2, live.OfObject, false)
 	})
 }
 
