@@ -184,9 +184,9 @@ func (r *runningRule) attemptsAt(key delta.Key, k known) []trail.Entry {
 		return r.trails.attempts.Of(key)
 	}
 	of, _ := r.Group.Of(delta.Delta{Object: k.object}, r.caches.Scope(r.preparer.clock.Now()))
-	if told, ok := r.lane.Told(of); ok {
-		return slices.DeleteFunc(r.trails.attempts.Of(told), func(e trail.Entry) bool {
-			return told != key && e.Number < k.changes[n-1].Number
+	if last, ok := r.lane.LastObject(of); ok {
+		return slices.DeleteFunc(r.trails.attempts.Of(last), func(e trail.Entry) bool {
+			return last != key && e.Number < k.changes[n-1].Number
 		})
 	}
 	return r.trails.attempts.Of(key)

@@ -8,6 +8,7 @@ import (
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/state"
 )
@@ -22,8 +23,8 @@ const (
 // gatheredLane returns the name of the lane that has what a rule has gathered. No rule has that name.
 func gatheredLane(rule string) string { return rule + "/gathered" }
 
-// lastTold is the note about a group.
-type lastTold struct {
+// groupEvent is the note about the last event of a group.
+type groupEvent struct {
 	At        int64  `json:"at"` // Unix time in milliseconds
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -45,8 +46,8 @@ func (e *Engine) gathering(r *runningRule, ends bool) *dispatch.Gathering {
 		return g
 	}
 	g.Of = r.preparer.group
-	g.Told = func(id rule.Group, t dispatch.Told) {
-		value, err := json.Marshal(lastTold{t.At.UnixMilli(), t.Key.Namespace, t.Key.Name})
+	g.Remember = func(id rule.Group, last gather.LastEvent) {
+		value, err := json.Marshal(groupEvent{last.At.UnixMilli(), last.Key.Namespace, last.Key.Name})
 		if err == nil { // it always is
 			e.store.PutNote(state.Note{Rule: r.id, Name: groupNote + id.String(), Value: value})
 		}
@@ -89,14 +90,14 @@ func (e *Engine) resumeGathered(r *runningRule, keys []state.LaneKey, notes map[
 	for _, k := range keys {
 		changes = append(changes, dispatch.Gathered{Key: k.Key, First: k.First, Last: k.Last})
 	}
-	told := make(map[rule.Group]dispatch.Told)
+	events := make(map[rule.Group]gather.LastEvent)
 	for id, value := range notes {
 		if hexID, ok := strings.CutPrefix(id.name, groupNote); ok && id.rule == r.id {
-			var last lastTold
+			var last groupEvent
 			group, ok := count.ParseValue(hexID)
 			if ok && json.Unmarshal(value, &last) == nil && r.Group != nil {
 				key := delta.Key{Namespace: last.Namespace, Name: last.Name}
-				told[group] = dispatch.Told{At: time.UnixMilli(last.At), Key: key}
+				events[group] = gather.LastEvent{At: time.UnixMilli(last.At), Key: key}
 				continue
 			}
 			e.store.DeleteNote(r.id, id.name)
@@ -108,7 +109,7 @@ func (e *Engine) resumeGathered(r *runningRule, keys []state.LaneKey, notes map[
 	case r.Group == nil && len(keys) == 0:
 		e.store.DeleteNote(r.id, gathersNote)
 	}
-	r.lane.RestoreGathered(changes, told)
+	r.lane.RestoreGathered(changes, events)
 }
 
 // dropGathered drops what a rule has gathered that is gone, or about other objects now.

@@ -18,31 +18,13 @@ const (
 	// may prune up to 64 resources, and there is a break between any two of its steps.
 	maxActions    = 64
 	maxOwnActions = 1024 + 64 + 2*64
-	// maxAnswer bounds the memory of an answer's actions, in bytes. actionOverhead is the memory of
-	// an action besides its texts.
-	maxAnswer      = 8 << 20
-	actionOverhead = 256
+	// maxAnswer bounds the memory of an answer's actions, in bytes.
+	maxAnswer = 8 << 20
 )
-
-// sizeOfAnswer returns roughly how many bytes of memory an answer takes, and 0 for nil.
-func sizeOfAnswer(a *delivery.Answer) int {
-	if a == nil {
-		return 0
-	}
-	return len(a.Text) + sizeOf(a.Actions)
-}
-
-func sizeOf(actions []handler.Action) (size int) {
-	for _, a := range actions {
-		size += actionOverhead + len(a.Object) + len(a.Patch) +
-			len(a.Namespace) + len(a.Name) + len(a.Reason) + len(a.Message)
-	}
-	return size
-}
 
 // answer makes an answer of actions. It encodes them as JSON if they may be recorded.
 func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
-	if size := sizeOf(actions); size > maxAnswer {
+	if size := delivery.SizeOf(actions); size > maxAnswer {
 		return nil, handler.Reject(
 			fmt.Errorf("the answer's actions have %d bytes, more than %d", size, maxAnswer))
 	}
@@ -70,11 +52,6 @@ func (l *Lane) mayRecord(actions []handler.Action) bool {
 	return l.opts.Store != nil && !l.isConfidential()
 }
 
-// isConfidential reports whether answers and reasons may quote a Secret.
-func (l *Lane) isConfidential() bool {
-	return l.opts.Preparer != nil && l.opts.Preparer.IsConfidential()
-}
-
 // act performs the actions that answer f, and returns the first error. If the answer is failure,
 // act returns that instead. It records the actions before it performs the first.
 func (d *Dispatcher) act(
@@ -82,7 +59,7 @@ func (d *Dispatcher) act(
 ) (err error) {
 	defer d.recovered(f.event, &err)
 	n, most, actor := len(actions), maxActions, d.opts.Actor
-	if f.lane.actsNow(&f.item.Value) {
+	if f.lane.traits.actsNow(&f.item.Value) {
 		most, actor = maxOwnActions, f.lane.actor()
 	}
 	switch {
@@ -137,9 +114,9 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 	if f.item.Value.Answer.Text == nil {
 		return nil
 	}
-	d.journal(func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
+	within(d.opts.Journal, func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
 	if err := d.opts.Journal.Written(ctx); err != nil && ctx.Err() == nil {
-		f.lane.reportUnrecorded(err)
+		f.lane.reports.reportUnrecorded(err)
 	}
 	return ctx.Err()
 }
@@ -150,7 +127,7 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	switch {
-	case v.Answer == nil, v.Answer.IsAcknowledged() && f.lane.opts.ActsItself:
+	case v.Answer == nil, v.Answer.IsAcknowledged() && f.lane.traits.actsItself:
 		return false
 	case v.Answer.IsAcknowledged(): // the rule had actions of its own when that was recorded
 		d.settle(run, f, nil)

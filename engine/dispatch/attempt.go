@@ -27,7 +27,7 @@ type flight struct {
 //
 // An attempt goes through these stages, and each of them may end it:
 //
-//	isForeign   drops a change that the rule made itself, and postpones one that it may have made
+//	resolve     drops a change that the rule made itself, and postpones one that it may have made
 //	repeat      performs an answer again that was recorded and not completed
 //	slow        delays an event of rules that chase each other
 //	prepare     has the Preparer decide and make payload and attachments; if the rule has no
@@ -38,11 +38,11 @@ type flight struct {
 // The last two decide the result.
 func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 	f := &flight{job: j}
-	if f.item.Value.Version != "" && !d.isForeign(f) {
+	if f.item.Value.Version != "" && !d.resolve(f) {
 		return
 	}
 	d.begin(f)
-	if f.lane.isPlain && isPlain(&f.item.Value) {
+	if f.lane.traits.needsNothing(&f.item.Value) {
 		d.hand(ctx, run, f)
 		return
 	}
@@ -70,30 +70,26 @@ func (f *flight) note(v trail.Verdict, at time.Time) { f.noteWith(v, at, "", fal
 // noteWith is note for an attempt that failed for a reason and comes again.
 func (f *flight) noteWith(v trail.Verdict, at time.Time, reason string, isConfidential bool) {
 	f.lane.opts.Attempts.AddAttempt(f.item.Value.Delta, v, at, trail.Numbers{
-		Rule:     f.lane.nameOf(&f.item.Value, f.item.N),
+		Rule:     f.lane.naming.of(&f.item.Value, f.item.N),
 		Attempt:  f.event.Attempt,
 		Duration: at.Sub(f.began), Latency: at.Sub(f.item.Since),
 		Reason: reason, IsConfidential: isConfidential,
 	})
 }
 
-// isForeign reports whether somebody else made the change of f, and then clears its Version. If the
-// rule made it, isForeign drops f. If nobody knows yet, it postpones f.
-func (d *Dispatcher) isForeign(f *flight) bool {
-	lane, v := f.lane, &f.item.Value
-	switch lane.whose(v) {
+// resolve finds out who made the change of f. It returns false if f goes no further: it drops f if
+// the rule made the change, and postpones f if nobody knows yet.
+func (d *Dispatcher) resolve(f *flight) (goesOn bool) {
+	switch f.lane.owned.resolve(&f.item.Value) {
 	case ours:
-		lane.vanished(v)
 		d.drop(f)
 		return false
-	case unsettled:
-		d.postpone(f, min(max(d.opts.Clock.Since(f.item.Since)/4, minSettle), maxSettle))
+	case unknown:
+		d.postpone(f, askAgainAfter(d.opts.Clock.Since(f.item.Since)))
 		return false
 	}
-	lane.settled(f.item.Key, 1)
-	lane.foreign(v)
 	// later changes could not be merged with it before
-	if waiting, _ := lane.queue.Waiting(f.item.Key); waiting > 0 {
+	if waiting, _ := f.lane.queue.Waiting(f.item.Key); waiting > 0 {
 		d.postpone(f, 0)
 		return false
 	}
@@ -103,7 +99,7 @@ func (d *Dispatcher) isForeign(f *flight) bool {
 // slow postpones f if the Actor asks for that. It slows each event at most once.
 func (d *Dispatcher) slow(ctx, _ context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
-	if d.opts.Actor == nil || !f.lane.acts || v.Weighed {
+	if d.opts.Actor == nil || !f.lane.traits.acts || v.Weighed {
 		return false
 	}
 	v.Weighed = true
@@ -125,7 +121,7 @@ func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) 
 
 // postpone puts f back. The attempt counts as not handed out.
 func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
-	d.journal(func() { f.lane.queue.Postpone(f.item.Key, f.item.Value, wait) })
+	within(d.opts.Journal, func() { f.lane.queue.Postpone(f.item.Key, f.item.Value, wait) })
 	d.land(f.job)
 }
 
@@ -137,7 +133,7 @@ func (d *Dispatcher) giveUp(f *flight) {
 
 // drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
-	d.journal(func() { f.lane.done(f.item.Key) })
+	within(d.opts.Journal, func() { f.lane.done(f.item.Key) })
 	d.land(f.job)
 }
 
@@ -147,7 +143,7 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 		f.note(trail.Sent, f.began)
 	}
 	answered := func(answer handler.Answer, err error) {
-		if err == nil && len(answer.Actions) == 0 && !f.lane.opts.ActsItself {
+		if err == nil && len(answer.Actions) == 0 && !f.lane.traits.actsItself {
 			d.settle(run, f, nil)
 			return
 		}
@@ -166,7 +162,7 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 // answered goes on with f when its answer's actions have ended with err. It ends f, or performs the
 // rule's own actions first. A retry of those does not ask the handler again.
 func (d *Dispatcher) answered(ctx, run context.Context, f *flight, err error) {
-	if err != nil || !f.lane.opts.ActsItself || f.lane.actsNow(&f.item.Value) {
+	if err != nil || !f.lane.traits.actsItself || f.lane.traits.actsNow(&f.item.Value) {
 		d.settle(run, f, err)
 		return
 	}

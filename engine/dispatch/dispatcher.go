@@ -152,7 +152,7 @@ type Dispatcher struct {
 	// the loader.
 	flights sync.WaitGroup
 
-	// mu guards ready, inFlight, suspects, probes and the lanes' isReady and isHeld. It is taken
+	// mu guards ready, inFlight, suspects, probes and the lanes' turns. It is taken
 	// after the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
 	ready    turns // lanes that may have something to take, each at most once
@@ -334,7 +334,7 @@ func (d *Dispatcher) takeInTurn(take func(*deliveries) (item, bool)) (j job, ok 
 				return job{lane, item}, true
 			}
 		}
-		lane.isReady = false
+		lane.turn.isReady = false
 	}
 	return job{}, false
 }
@@ -356,8 +356,8 @@ func (d *Dispatcher) land(j job) {
 func (d *Dispatcher) offer(lane *Lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !lane.isReady && !lane.stands() {
-		lane.isReady = true
+	if !lane.turn.isReady && !lane.stands() {
+		lane.turn.isReady = true
 		d.ready.add(lane)
 	}
 	d.probes.fresh = lane

@@ -1,59 +1,69 @@
 package dispatch
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use. It has
-// many fields because a rule's settings, its queue and what operators see of it meet here.
+// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use.
 type Lane struct {
 	dispatcher *Dispatcher
-	rule       string
-	former     []delivery.Former // names that the rule had; see Renamed
-	resource   handler.Resource
-	// its lock: after Dispatcher.mu, before owned.mu
-	queue *queue.Queue[delta.Key, delivery.Delivery]
+	naming     naming
+	// its lock: after Dispatcher.mu, before ownCounts.mu
+	queue *deliveries
 	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets it
 	gathered atomic.Pointer[gathering]
 
-	acts        bool // its deliveries may change the cluster
-	preparesAll bool // the Preparer completes each attempt
-	isPlain     bool // deliveries need neither preparing nor slowing unless they ask for it
-
-	isReady     bool // is in Dispatcher.ready; guarded by Dispatcher.mu
-	isHeld      bool // guarded by Dispatcher.mu
-	isSucceeded bool // another lane has taken its place; guarded by Dispatcher.mu
-
-	isHungry     bool      // is in Dispatcher.hungry; guarded by Dispatcher.hungry.mu
-	loadAfter    time.Time // when the lane may load again; only the loader uses it
-	loadFailures int       // load errors in a row; only the loader uses it
-
-	own   Own
-	owned *owned
-	acted *tally
-
-	failed    atomic.Pointer[Failure] // the last failure
-	isCrowded atomic.Bool             // is in Dispatcher.crowded
-	reports   reports
-
-	// isPaused is shared by all lanes of the queue: a pause holds for whichever has the rule.
-	isPaused *atomic.Bool
-
-	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so a
-	// stale reference to an old one does not keep intermediate ones alive.
-	present *atomic.Pointer[Lane]
+	traits  traits
+	owned   *owned
+	merging merging
+	turn    turn
+	loading loading
+	reports *reports
+	// shared is what all lanes of the queue have in common.
+	shared *shared
 
 	opts LaneOptions // most of it is seldom read, so it is not between the others
+}
+
+// turn says whether the dispatcher takes from a lane. Dispatcher.mu guards it.
+type turn struct {
+	isReady     bool // is in Dispatcher.ready
+	isHeld      bool
+	isSucceeded bool // another lane has taken its place
+}
+
+// shared is what a lane shares with its successors.
+type shared struct {
+	// isPaused is shared because a pause holds for whichever lane has the rule.
+	isPaused atomic.Bool
+	// present is the lane that has the rule now: see Succeed. It is shared, so that a stale
+	// reference to an old lane does not keep intermediate ones alive.
+	present atomic.Pointer[Lane]
+	owned   ownCounts
+	acted   tally
+}
+
+// tally counts for how many events the rule's own actions were performed, and for how many there were
+// none.
+type tally struct{ acted, idle atomic.Uint64 }
+
+func (t *tally) add(did trail.Verdict) {
+	switch did {
+	case trail.Acted, trail.Pruned, trail.Unchanged, trail.Vanished:
+		t.acted.Add(1)
+	case trail.Idle:
+		t.idle.Add(1)
+	}
 }
 
 // LaneOptions describe how a rule's events are delivered. They have many fields because every stage
@@ -110,41 +120,44 @@ type LaneOptions struct {
 	Renamed func(former []delivery.Former)
 }
 
-// actsNow reports whether what comes next for a delivery are the rule's own actions, and not its
-// handler.
-func (l *Lane) actsNow(d *delivery.Delivery) bool {
-	return l.opts.ActsItself && (l.dispatcher.to.Handler == nil || d.Answer.IsAcknowledged())
-}
-
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
-	l := d.newLane(rule, resource, o)
-	l.owned, l.acted, l.queue = new(owned), new(tally), queue.New(l.queueOptions())
-	l.isPaused, l.present = new(atomic.Bool), new(atomic.Pointer[Lane])
-	l.present.Store(l)
+	l := d.newLane(naming{rule: rule, resource: resource}, o, new(shared))
+	l.queue = queue.New(l.queueOptions())
+	l.beginGathering()
+	l.shared.present.Store(l)
 	return l
 }
 
-// newLane makes a lane without the parts that a lane shares with its successor.
-func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptions) *Lane {
+// newLane makes a lane without a queue.
+func (d *Dispatcher) newLane(n naming, o LaneOptions, s *shared) *Lane {
 	l := &Lane{
-		dispatcher: d, rule: rule, resource: resource, opts: o,
-		acts: o.Acts || o.ActsItself, preparesAll: o.Attaches || o.ActsItself,
-		own: o.Own, reports: newReports(),
+		dispatcher: d, naming: n, opts: o, shared: s,
+		traits: traitsOf(&o, d.to.Handler != nil),
+		owned: &owned{
+			own: o.Own, matched: o.Matched, changes: o.Changes, clock: d.opts.Clock,
+			counts: &s.owned,
+		},
+		reports: newReports(n.rule, d.log, d.opts.Clock),
 	}
-	l.isPlain = !l.preparesAll && !l.acts
-	if o.Gathering != nil {
-		l.gathered.Store(newGathering(l, *o.Gathering))
-	}
+	l.merging = merging{l.traits, l.owned}
 	return l
+}
+
+// beginGathering makes the part of the lane in which changes wait for their group's event, if its
+// options have one. The lane must have its queue.
+func (l *Lane) beginGathering() {
+	if l.opts.Gathering != nil {
+		l.gathered.Store(l.newGathering(*l.opts.Gathering))
+	}
 }
 
 func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 	d, o := l.dispatcher, &l.opts
 	return queue.Options[delta.Key, delivery.Delivery]{
-		Merge: l.mergeQueued,
+		Merge: l.merging.mergeQueued,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
-		Size:  func(d delivery.Delivery) int64 { return size(&d) },
+		Size:  func(d delivery.Delivery) int64 { return delivery.Size(&d) },
 		Store: o.Store, Now: d.now,
 		AfterFunc: d.opts.AfterFunc,
 		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
@@ -156,12 +169,12 @@ func (l *Lane) gathering() *gathering { return l.gathered.Load() }
 
 // StopGathering sets where gathered changes are recorded, for the lane of a rule that has no groups
 // any more. The lane delivers them one by one. It must be called before RestoreGathered.
-func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(newGathering(l, o)) }
+func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(l.newGathering(o)) }
 
 // RestoreGathered restores the gathered changes that were recorded, and the last events of groups.
 // It must be called before the lane is offered anything, and after Restore.
-func (l *Lane) RestoreGathered(changes []Gathered, told map[rule.Group]Told) {
-	l.gathering().restore(changes, told)
+func (l *Lane) RestoreGathered(changes []Gathered, last map[rule.Group]gather.LastEvent) {
+	l.gathering().restore(changes, last)
 }
 
 // Restore notes that only the store holds count deliveries of one object. Their numbers lie between
@@ -174,16 +187,14 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 
 // Renamed sets the names that the rule had when deliveries that wait were made, the oldest first.
 // These deliveries keep their ids. It must be called before the lane is offered anything.
-func (l *Lane) Renamed(former []delivery.Former) { l.former = former }
+func (l *Lane) Renamed(former []delivery.Former) { l.naming.former = former }
 
 // Rename notes that the lane's rule had another name until now. The lane's deliveries keep their
 // ids. It must be called before the lane is offered anything.
-func (l *Lane) Rename(from string) {
-	l.former = append(slices.Clone(l.former), delivery.Former{Rule: from, Last: l.queue.Last()})
-}
+func (l *Lane) Rename(from string) { l.naming.rename(from, l.queue.Last()) }
 
 // Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
-func (l *Lane) Former() []delivery.Former { return l.former }
+func (l *Lane) Former() []delivery.Former { return l.naming.former }
 
 // Doubt sets whether matches offered from now on may have been delivered already. After a restart,
 // the API server may repeat changes that the program delivered but did not record before it was
@@ -191,7 +202,7 @@ func (l *Lane) Former() []delivery.Former { return l.former }
 func (l *Lane) Doubt(on bool) {
 	l = l.newest()
 	l.queue.Doubt(on)
-	for l = l.newest(); l.gathers(); l = l.newest() {
+	for l = l.newest(); l.traits.gathers; l = l.newest() {
 		if l.gathering().setDoubt(on) || l.newest() == l {
 			return
 		}
@@ -204,9 +215,7 @@ func (l *Lane) Offer(m rule.Match) (isOwn bool) {
 	d := delivery.Delivery{
 		Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version,
 	}
-	if d.Version == "" {
-		l.foreign(&d)
-	} else if !l.admit(&d) {
+	if !l.owned.admit(&d, l.waiting) {
 		return true
 	}
 	for l = l.newest(); l.gathering() != nil; l = l.newest() {
@@ -229,18 +238,40 @@ func (l *Lane) OfferActions(d delta.Delta) {
 // Owns returns who made the change of a match that is about to be offered: the rule itself, or
 // perhaps the rule, which turns out later.
 func (l *Lane) Owns(m rule.Match) (isOwn, mayBe bool) {
-	d := delivery.Delivery{Delta: m.Delta, Version: m.Version}
-	if l.own != nil {
-		d.Writes = l.own.Begun()
-	}
-	who := l.whose(&d)
-	return who == ours, who == unsettled
+	who := l.owned.ask(&delivery.Delivery{Delta: m.Delta, Version: m.Version})
+	return who == ours, who == unknown
 }
+
+// OwnChanges returns how many changes the lane has dropped because the rule made them.
+func (l *Lane) OwnChanges() uint64 { return l.shared.owned.dropped.Load() }
+
+// Acted returns for how many events the rule has performed actions of its own, and for how many it had
+// none to perform.
+func (l *Lane) Acted() (acted, idle uint64) {
+	return l.shared.acted.acted.Load(), l.shared.acted.idle.Load()
+}
+
+// count counts an event that has just been decided, and reports whether it goes on. m is nil if the
+// rule counts nothing. It is called within the Journal's Begin and End.
+func (l *Lane) count(d delta.Delta, m *count.Mark) (goesOn bool) {
+	return m == nil || l.opts.Count(d, *m)
+}
+
+// newest returns the lane that has taken the place of l, or l.
+func (l *Lane) newest() *Lane { return l.shared.present.Load() }
+
+// isConfidential reports whether answers and reasons may quote a Secret.
+func (l *Lane) isConfidential() bool {
+	return l.opts.Preparer != nil && l.opts.Preparer.IsConfidential()
+}
+
+// event returns the event of a delivery as the handler sees it.
+func (l *Lane) event(i *item) handler.Event { return l.naming.event(i, l.traits.isGroup(&i.Value)) }
 
 // done ends the delivery in flight of an object.
 func (l *Lane) done(key delta.Key) {
 	l.queue.Done(key)
-	if l = l.newest(); l.gathers() {
+	if l = l.newest(); l.traits.gathers {
 		l.gathering().ended(key)
 	}
 }
@@ -248,7 +279,7 @@ func (l *Lane) done(key delta.Key) {
 // waiting returns how many changes of an object wait.
 func (l *Lane) waiting(key delta.Key) int {
 	here, away := l.queue.Waiting(key)
-	if l.gathers() {
+	if l.traits.gathers {
 		return here + away + l.gathering().holds(key)
 	}
 	return here + away
@@ -269,7 +300,7 @@ func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 // what waits is merged as usual. If another lane takes the place of l, before or meanwhile, Pause
 // pauses that one.
 func (l *Lane) Pause() {
-	l.isPaused.Store(true)
+	l.shared.isPaused.Store(true)
 	for _, of := range []*Lane{l, l.newest()} {
 		of.dispatcher.InFlight() // has waited for its lock: a take that had begun is over
 	}
@@ -277,25 +308,27 @@ func (l *Lane) Pause() {
 
 // Resume ends a Pause, also that of a lane that has taken the place of l.
 func (l *Lane) Resume() {
-	l.isPaused.Store(false)
+	l.shared.isPaused.Store(false)
 	l = l.newest() // a lane that comes later offers itself, and is not paused
 	l.dispatcher.offer(l)
 }
 
 // Paused reports whether the lane is paused.
-func (l *Lane) Paused() bool { return l.isPaused.Load() }
+func (l *Lane) Paused() bool { return l.shared.isPaused.Load() }
 
 // Hold keeps the dispatcher from taking what waits, independently of Pause, until it is called with
 // false. It is for matches that cannot be decided yet.
 func (l *Lane) Hold(on bool) {
 	l.dispatcher.mu.Lock()
-	l.isHeld = on
+	l.turn.isHeld = on
 	l.dispatcher.mu.Unlock()
 	l.dispatcher.offer(l)
 }
 
 // stands reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
-func (l *Lane) stands() bool { return l.isPaused.Load() || l.isHeld || l.isSucceeded }
+func (l *Lane) stands() bool {
+	return l.shared.isPaused.Load() || l.turn.isHeld || l.turn.isSucceeded
+}
 
 // RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
 // chosen is called with the queue locked.
@@ -308,15 +341,14 @@ func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 // the place of l, it answers for that.
 func (l *Lane) Holds(key delta.Key) bool {
 	l = l.newest()
-	return l.queue.Holds(key) || l.gathers() && l.gathering().holds(key) > 0
+	return l.queue.Holds(key) || l.traits.gathers && l.gathering().holds(key) > 0
 }
 
 // Stats returns what the lane holds, apart from gathered changes.
 func (l *Lane) Stats() queue.Stats {
 	s := l.queue.Stats()
 	if l.gathering() != nil {
-		_, lost, _ := l.gathering().stats()
-		s.Shortened += lost
+		s.Shortened += l.gathering().stats().Lost
 	}
 	return s
 }
@@ -325,9 +357,10 @@ func (l *Lane) Stats() queue.Stats {
 // due: the zero time if none is.
 func (l *Lane) Gathered() (n int, next time.Time) {
 	if l.gathering() != nil {
-		n, _, next = l.gathering().stats()
+		s := l.gathering().stats()
+		return s.Items, s.Next
 	}
-	return n, next
+	return 0, time.Time{}
 }
 
 // Close forgets what waits, and the lane takes nothing more. What is in flight is neither

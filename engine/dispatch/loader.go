@@ -13,6 +13,26 @@ const (
 	maxLoadPause = 5 * time.Second
 )
 
+// loading says when a lane loads from its store.
+type loading struct {
+	isHungry bool      // is in Dispatcher.hungry; guarded by Dispatcher.hungry.mu
+	after    time.Time // when the lane may load again; only the loader uses it
+	failures int       // load errors in a row; only the loader uses it
+}
+
+// ended notes how an attempt at loading ended. more says that there is more to load.
+func (l *loading) ended(now time.Time, more bool, err error) {
+	switch {
+	case errors.Is(err, ErrNotYet):
+		l.after = now.Add(minLoadPause)
+	case err != nil:
+		l.after = now.Add(min(minLoadPause<<min(l.failures, 10), maxLoadPause))
+		l.failures++
+	case more:
+		l.failures = 0
+	}
+}
+
 // hungry holds the lanes that have something to load from their stores, each at most once, in turn.
 type hungry struct {
 	mu    sync.Mutex // a leaf: may be taken with other locks held
@@ -25,10 +45,10 @@ type hungry struct {
 func (h *hungry) offer(l *Lane) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.isHungry {
+	if l.loading.isHungry {
 		return
 	}
-	l.isHungry = true
+	l.loading.isHungry = true
 	h.lanes = append(h.lanes, l)
 	select {
 	case h.wake <- struct{}{}:
@@ -42,10 +62,10 @@ func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, l := range h.lanes {
-		pause := l.loadAfter.Sub(now)
+		pause := l.loading.after.Sub(now)
 		if pause <= 0 {
 			h.lanes = slices.Delete(h.lanes, i, i+1)
-			l.isHungry = false
+			l.loading.isHungry = false
 			return l, 0
 		}
 		if wait == 0 || pause < wait {
@@ -83,16 +103,9 @@ func (l *Lane) load() {
 		return
 	}
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
-	now := l.dispatcher.opts.Clock.Now()
-	switch {
-	case errors.Is(err, ErrNotYet):
-		l.loadAfter = now.Add(minLoadPause)
-	case err != nil:
-		l.loadAfter = now.Add(min(minLoadPause<<min(l.loadFailures, 10), maxLoadPause))
-		l.loadFailures++
-		l.reportLoading(err)
-	case more:
-		l.loadFailures = 0
+	l.loading.ended(l.dispatcher.opts.Clock.Now(), more, err)
+	if err != nil && !errors.Is(err, ErrNotYet) {
+		l.reports.reportLoading(err)
 	}
 	if more {
 		l.dispatcher.hungry.offer(l)

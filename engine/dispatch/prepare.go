@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -44,8 +43,8 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if len(v.Items) > 0 && d.prepareItems(ctx, f) {
 		return true
 	}
-	isStale := f.lane.isStale(v.Stale, v.Payload)
-	isIncomplete := f.lane.preparesAll || v.Undecided || isStale || renews
+	isStale := f.lane.traits.isStale(v.Stale, v.Payload)
+	isIncomplete := f.lane.traits.preparesAll || v.Undecided || isStale || renews
 	if f.lane.opts.Preparer == nil || !isIncomplete {
 		return false
 	}
@@ -65,7 +64,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if p.Delta.Object != nil {
 		isAnother = d.adopt(f, p, renews)
 	}
-	if p.Count != nil && !d.count(f, *p.Count) {
+	if p.Count != nil && !d.count(f, p.Count) {
 		return true
 	}
 	if err != nil {
@@ -75,7 +74,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if isAnother && d.slow(ctx, run, f) {
 		return true
 	}
-	if f.lane.actsNow(v) {
+	if f.lane.traits.actsNow(v) {
 		d.beginActs(f, p)
 		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
@@ -122,11 +121,11 @@ func (d *Dispatcher) did(f *flight) trail.Verdict {
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A
 // restart finds the event either counted and decided, or neither. If it goes on and still cannot be
 // delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
-func (d *Dispatcher) count(f *flight, m count.Mark) (goesOn bool) {
+func (d *Dispatcher) count(f *flight, m *count.Mark) (goesOn bool) {
 	var cut uint64
-	d.journal(func() {
+	within(d.opts.Journal, func() {
 		queue, key, v := f.lane.queue, f.item.Key, f.item.Value
-		goesOn = f.lane.opts.Count(v.Delta, m)
+		goesOn = f.lane.count(v.Delta, m)
 		switch {
 		case !goesOn:
 			f.lane.done(key)
@@ -154,7 +153,7 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	})
 	var made, failed []preparedItem
 	for _, item := range all {
-		isStale := f.lane.isStale(item.Stale, item.Payload)
+		isStale := f.lane.traits.isStale(item.Stale, item.Payload)
 		if f.lane.opts.Preparer == nil || !item.Undecided && !isStale {
 			made = append(made, preparedItem{Item: item})
 			continue
@@ -177,12 +176,6 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	return d.regroup(f, made, failed)
 }
 
-// isStale reports whether a payload must be remade. A record may say stale although the rule, as it
-// is now, reads no change. A stale record without a payload is one that could not be made.
-func (l *Lane) isStale(stale bool, payload json.RawMessage) bool {
-	return stale && (l.opts.ReadsChange || payload == nil)
-}
-
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.
 type preparedItem struct {
 	delivery.Item
@@ -194,13 +187,11 @@ type preparedItem struct {
 // just been decided. It ends the attempt if nothing is left.
 func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
 	v, queue := &f.item.Value, f.lane.queue
-	doesNotCount := func(i preparedItem) bool {
-		return i.count != nil && !f.lane.opts.Count(i.Delta, *i.count)
-	}
+	isOver := func(i preparedItem) bool { return !f.lane.count(i.Delta, i.count) }
 	var cut uint64
-	d.journal(func() {
-		made = slices.DeleteFunc(made, doesNotCount)
-		failed = slices.DeleteFunc(failed, doesNotCount)
+	within(d.opts.Journal, func() {
+		made = slices.DeleteFunc(made, isOver)
+		failed = slices.DeleteFunc(failed, isOver)
 		if len(made) == 0 && len(failed) > 0 { // the newest of them fails in this attempt
 			last := len(failed) - 1
 			made, failed = failed[last:], failed[:last]

@@ -68,11 +68,11 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 		o.reason, o.plain = o.short, true
 	}
 	return &delivery.Letter{
-		ID: ev.ID, Rule: f.lane.newest().rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
+		ID: ev.ID, Rule: f.lane.newest().naming.rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,
-		Items: f.item.Value.Items, IsGroup: f.lane.isGroup(&f.item.Value),
+		Items: f.item.Value.Items, IsGroup: f.lane.traits.isGroup(&f.item.Value),
 	}
 }
 
@@ -84,13 +84,13 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		if o.evicted, o.unkept = d.dead.Add(*o.letter); o.unkept != nil {
 			o.result, o.after = Retried, d.to.Retry.MaxBackoff
 		}
-		if now := f.lane.newest().rule; now != o.letter.Rule { // it was renamed just before
+		if now := f.lane.newest().naming.rule; now != o.letter.Rule { // it was renamed just before
 			d.dead.Rename(o.letter.Rule, now)
 		}
 	}
 	queue, key := f.lane.queue, f.item.Key
 	if o.result.isDone() && !f.item.Redriven { // a letter itself may be older than the others
-		d.dead.Delivered(f.lane.newest().rule, key, o.at)
+		d.dead.Delivered(f.lane.newest().naming.rule, key, o.at)
 	}
 	switch {
 	case !o.result.repeats():
@@ -121,25 +121,33 @@ func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 
 // report remembers and logs the outcome, and notifies the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
-	reason, isConfidential := f.lane.reasonOf(o)
-	f.noteWith(d.verdict(f, o), o.at, reason, isConfidential)
+	failed := Failure{Key: f.item.Key, Attempt: f.event.Attempt, At: o.at}
+	isRepeated := o.result.repeats() && o.result != Cancelled
+	if isRepeated {
+		failed.Reason = f.lane.reports.reasonOf(o)
+		failed.Confidential = f.lane.isConfidential() && !o.plain
+	}
+	f.noteWith(d.verdict(f, o), o.at, failed.Reason, failed.Confidential)
 	if o.result.isDone() {
-		f.lane.acted.add(d.did(f))
+		f.lane.shared.acted.add(d.did(f))
 	}
 	if o.letter != nil {
-		d.reportLetter(f, o)
+		f.lane.reports.reportLetter(o)
+		if o.unkept == nil {
+			f.lane.reports.reportEvicted(d.opts.Logger, o.evicted, o.at)
+		}
 	}
 	// The first refusals of actions as stale are nobody's failure: the object has just changed.
 	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
-	if o.result.repeats() && o.result != Cancelled && !isStale {
-		f.lane.reportFailure(f, o)
+	if isRepeated && !isStale {
+		f.lane.reports.reportFailure(failed, f.event.ID, o.after)
 	}
 	if o.result.isDone() {
 		d.reportDone(f, o.at)
 	}
 	if d.opts.Attempted != nil {
 		d.opts.Attempted(Attempt{
-			Rule: f.lane.rule, Handler: d.to.Name, Result: o.result,
+			Rule: f.lane.naming.rule, Handler: d.to.Name, Result: o.result,
 			Duration: o.at.Sub(f.began), Latency: o.at.Sub(f.item.Since),
 		})
 	}
