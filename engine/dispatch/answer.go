@@ -60,7 +60,7 @@ func (d *Dispatcher) act(
 	defer d.recovered(f.event, &err)
 	n, most, actor := len(actions), maxActions, d.opts.Actor
 	if f.lane.traits.actsNow(&f.item.Value) {
-		most, actor = maxOwnActions, f.lane.actor()
+		most, actor = maxOwnActions, f.lane.opts.Actor
 	}
 	switch {
 	case failure != nil || n == 0:
@@ -99,14 +99,6 @@ func (f *flight) do(ctx context.Context, actor Actor, actions []handler.Action) 
 	return err
 }
 
-// actor returns who performs the rule's own actions.
-func (l *Lane) actor() Actor {
-	if l.opts.Actor != nil {
-		return l.opts.Actor
-	}
-	return l.dispatcher.opts.Actor
-}
-
 // record records the answer of f, and returns when it is on disk. A store in trouble does not stop
 // the actions: record logs the trouble, and after a crash the dispatcher asks the handler again.
 // The only error is that of ctx.
@@ -119,41 +111,4 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 		f.lane.reports.reportUnrecorded(err)
 	}
 	return ctx.Err()
-}
-
-// repeat performs the actions again that answered f in an earlier attempt. If they cannot be read
-// or are no longer allowed, the attempt goes on with the next stages, so the handler gets the event
-// again.
-func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
-	v := &f.item.Value
-	switch {
-	case v.Answer == nil, v.Answer.IsAcknowledged() && f.lane.traits.actsItself:
-		return false
-	case v.Answer.IsAcknowledged(): // the rule had actions of its own when that was recorded
-		d.settle(run, f, nil)
-		return true
-	}
-	// a dead letter would otherwise have the payload of another event
-	if v.Stale && d.prepare(ctx, run, f) {
-		return true
-	}
-	ended, err := d.redo(ctx, f)
-	if ended {
-		f.isMade = true
-		d.answered(ctx, run, f, err)
-		return true
-	}
-	v.Answer = nil
-	return false
-}
-
-// redo performs the actions of f's answer. ok is false if they cannot be read or are not allowed.
-func (d *Dispatcher) redo(ctx context.Context, f *flight) (ok bool, err error) {
-	defer d.recovered(f.event, &err)
-	actions, err := f.item.Value.Answer.Read()
-	if err != nil || d.opts.Actor == nil || d.opts.Actor.Check(&f.event, actions) != nil {
-		return false, nil
-	}
-	ok = true // from here on the actions count as performed, even if Do panics
-	return ok, d.opts.Actor.Do(ctx, &f.event, actions)
 }

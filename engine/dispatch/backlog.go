@@ -4,16 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/queue"
 )
-
-// Gathered is what was recorded of a group's changes: see Lane.RestoreGathered.
-type Gathered struct {
-	Key         delta.Key
-	First, Last uint64 // numbers
-}
 
 // The time between two attempts at loading what was gathered doubles from firstLoadPause on.
 const (

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -11,31 +10,6 @@ import (
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 )
-
-// Gathering are the LaneOptions of a rule whose changes come in groups. What is gathered has
-// records of its own, apart from those of the lane's queue.
-type Gathering struct {
-	// By is the text that defines the groups. If it is the same for two Gatherings, their Of
-	// returns the same.
-	By string
-	// Wait is the time from the first change of a group to its event, and Every the least time
-	// between two events of a group.
-	Wait, Every time.Duration
-	// Of returns the group of a change that was recorded. It is called in a goroutine of its own.
-	Of func(delta.Delta) rule.Group
-	// Store records what is gathered. nil records nothing.
-	Store queue.Store[delta.Key, delivery.Delivery]
-	// Remember records the last event of a group, and Forget drops that record. They are called
-	// between the Journal's Begin and End. nil records nothing.
-	Remember func(rule.Group, gather.LastEvent)
-	Forget   func(rule.Group)
-	// Ends means that the rule no longer has groups: changes in the Store come as single events.
-	// Changes that are offered before these are loaded come after them, and nothing else is
-	// gathered.
-	Ends bool
-
-	maxGroups int // for tests: see gather.Bounds
-}
 
 // firstGathered is the lowest number of a record.
 const firstGathered = 1 << 62
@@ -98,30 +72,22 @@ func (r records) Put(c *gather.Change) {
 // Delete implements gather.Records.
 func (r records) Delete(c *gather.Change) { r.store.Delete(c.N, c.Value.Delta.Key()) }
 
-// newGathering makes the gathering of a lane, whose queue and other parts are there.
-func (l *Lane) newGathering(o Gathering) *gathering {
-	d := l.dispatcher
-	maxItems := cmp.Or(l.opts.MaxItems, queue.DefaultMaxItems)
-	maxBytes := cmp.Or(l.opts.MaxBytes, queue.DefaultMaxBytes)
-	g := &gathering{
-		opts: o, env: &d.opts, crowded: l.noteCrowding,
-		out:     outlet{l.queue, l.owned, maxItems, maxBytes},
-		backlog: backlog{failed: l.reports.reportLoading},
+// newGathering returns g with its groups, which merge with m. keepsEach is LaneOptions.Every.
+func newGathering(g *gathering, m merging, keepsEach bool) *gathering {
+	o := gather.Options{
+		Wait: g.opts.Wait, Every: g.opts.Every,
+		Bounds: gather.Bounds{
+			MaxItems: g.out.maxItems, MaxBytes: g.out.maxBytes,
+			MaxPerObject: queue.DefaultMaxPerKey, MaxGroups: g.opts.maxGroups,
+		},
+		KeepsEach: keepsEach, Merge: m.merge, Dropped: g.out.owned.dropped,
+		Remember: g.opts.Remember, Forget: g.opts.Forget,
 	}
-	g.alarm = alarm{after: d.opts.AfterFunc, ring: g.emit}
-	bounds := gather.Bounds{
-		MaxItems: maxItems, MaxBytes: maxBytes,
-		MaxPerObject: queue.DefaultMaxPerKey, MaxGroups: o.maxGroups,
+	if g.opts.Store != nil {
+		o.Records = records{g.opts.Store}
 	}
-	options := gather.Options{
-		Wait: o.Wait, Every: o.Every, Bounds: bounds, KeepsEach: l.opts.Every,
-		Merge: l.merging.merge, Dropped: l.owned.dropped,
-		Remember: o.Remember, Forget: o.Forget,
-	}
-	if o.Store != nil {
-		options.Records = records{o.Store}
-	}
-	g.groups = gather.New(options, d.opts.Clock.Now(), firstGathered-1)
+	g.groups = gather.New(o, g.env.Clock.Now(), firstGathered-1)
+	g.alarm = alarm{after: g.env.AfterFunc, ring: g.emit}
 	return g
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -66,71 +67,28 @@ func (t *tally) add(did trail.Verdict) {
 	}
 }
 
-// LaneOptions describe how a rule's events are delivered. They have many fields because every stage
-// of a rule has its settings here.
-type LaneOptions struct {
-	// Every keeps each change, instead of merging those that wait for one object. MaxItems and
-	// MaxBytes bound that; 0 means the defaults of package queue.
-	Every    bool
-	MaxItems int
-	MaxBytes int64
-
-	// Preparer completes deliveries. nil delivers matches as they were offered, and then none may
-	// be Undecided.
-	Preparer Preparer
-	// ReadsChange means that the payload depends on more than the object's new state. The Preparer
-	// then remakes the payload of a merged change, unless the result is just the newer change.
-	ReadsChange bool
-	// Attaches means that the rule attaches objects, so the Preparer completes each attempt.
-	Attaches bool
-	// ActsItself means that the Preparer makes the rule's own actions, and completes each attempt.
-	// If the Recipient has a Handler, they follow once that has acknowledged the event and the
-	// actions of its answer are performed.
-	ActsItself bool
-	// Actor performs the rule's own actions. nil means Options.Actor.
-	Actor Actor
-	// Acts means that answers to the rule's events may change the cluster, so the dispatcher asks
-	// the Actor for a Delay. ActsItself implies it.
-	Acts bool
-
-	// Gathering makes one delivery of many changes. nil gathers none.
-	Gathering *Gathering
-
-	// Own recognizes changes that the rule made itself through the Actor. The lane drops those. If
-	// nil, the lane delivers them.
-	Own Own
-
-	// Changes remembers the changes that the lane drops because the rule made them or because two of
-	// them cancel each other out, and Attempts what became of each attempt. They may be nil.
-	Changes, Attempts *trail.Trail
-	// Matched is called for each decided match that is offered, once it is certain that the rule does
-	// not drop the change as its own: before it is queued, or later with the queue locked. It may be
-	// nil.
-	Matched func(delta.Delta)
-
-	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the
-	// event goes on. It is called within the Journal's Begin and End.
-	Count func(delta.Delta, count.Mark) (goesOn bool)
-
-	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
-	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
-	Store queue.Store[delta.Key, delivery.Delivery]
-	// Renamed records that the rule has another name than that of the lane before, and what it had:
-	// see Succeed. It is called within the Journal's Begin and End. It may be nil.
-	Renamed func(former []delivery.Former)
+// job is a delivery that was taken from its lane.
+type job struct {
+	lane *Lane
+	item item
 }
 
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := d.newLane(naming{rule: rule, resource: resource}, o, new(shared))
 	l.queue = queue.New(l.queueOptions())
-	l.beginGathering()
+	if o.Gathering != nil {
+		l.beginGathering(*o.Gathering)
+	}
 	l.shared.present.Store(l)
 	return l
 }
 
 // newLane makes a lane without a queue.
 func (d *Dispatcher) newLane(n naming, o LaneOptions, s *shared) *Lane {
+	if o.Actor == nil {
+		o.Actor = d.opts.Actor
+	}
 	l := &Lane{
 		dispatcher: d, naming: n, opts: o, shared: s,
 		traits: traitsOf(&o, d.to.Handler != nil),
@@ -144,12 +102,20 @@ func (d *Dispatcher) newLane(n naming, o LaneOptions, s *shared) *Lane {
 	return l
 }
 
-// beginGathering makes the part of the lane in which changes wait for their group's event, if its
-// options have one. The lane must have its queue.
-func (l *Lane) beginGathering() {
-	if l.opts.Gathering != nil {
-		l.gathered.Store(l.newGathering(*l.opts.Gathering))
-	}
+// beginGathering makes the part of the lane in which changes wait for their group's event. The lane
+// must have its queue.
+func (l *Lane) beginGathering(o Gathering) {
+	d := l.dispatcher
+	l.gathered.Store(newGathering(&gathering{
+		opts: o, env: &d.opts,
+		out: outlet{
+			deliveries: l.queue, owned: l.owned,
+			maxItems: cmp.Or(l.opts.MaxItems, queue.DefaultMaxItems),
+			maxBytes: cmp.Or(l.opts.MaxBytes, queue.DefaultMaxBytes),
+		},
+		crowded: func() { d.noteCrowding(l) },
+		backlog: backlog{failed: l.reports.reportLoading},
+	}, l.merging, l.opts.Every))
 }
 
 func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
@@ -160,7 +126,8 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 		Size:  func(d delivery.Delivery) int64 { return delivery.Size(&d) },
 		Store: o.Store, Now: d.now,
 		AfterFunc: d.opts.AfterFunc,
-		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
+		Ready:     func() { d.offer(l) }, Hungry: func() { d.loadSoon(l) },
+		Crowded: func() { d.noteCrowding(l) },
 	}
 }
 
@@ -168,8 +135,8 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 func (l *Lane) gathering() *gathering { return l.gathered.Load() }
 
 // StopGathering sets where gathered changes are recorded, for the lane of a rule that has no groups
-// any more. The lane delivers them one by one. It must be called before RestoreGathered.
-func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(l.newGathering(o)) }
+// any more, as o.Ends says. The lane delivers them one by one. It must be called before RestoreGathered.
+func (l *Lane) StopGathering(o Gathering) { l.beginGathering(o) }
 
 // RestoreGathered restores the gathered changes that were recorded, and the last events of groups.
 // It must be called before the lane is offered anything, and after Restore.
@@ -319,14 +286,11 @@ func (l *Lane) Paused() bool { return l.shared.isPaused.Load() }
 // Hold keeps the dispatcher from taking what waits, independently of Pause, until it is called with
 // false. It is for matches that cannot be decided yet.
 func (l *Lane) Hold(on bool) {
-	l.dispatcher.mu.Lock()
-	l.turn.isHeld = on
-	l.dispatcher.mu.Unlock()
-	l.dispatcher.offer(l)
+	l.dispatcher.hold(l, on)
 }
 
-// stands reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
-func (l *Lane) stands() bool {
+// isStopped reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
+func (l *Lane) isStopped() bool {
 	return l.shared.isPaused.Load() || l.turn.isHeld || l.turn.isSucceeded
 }
 
@@ -371,7 +335,13 @@ func (l *Lane) Close() {
 		l.gathering().close()
 	}
 	l.queue.Close()
-	l.dispatcher.mu.Lock()
-	defer l.dispatcher.mu.Unlock()
-	l.dispatcher.suspects.forget(l)
+	l.dispatcher.forget(l)
+}
+
+// LastFailure returns the last failure. If ok is false, there was none.
+func (l *Lane) LastFailure() (f Failure, ok bool) {
+	if last := l.reports.failed.Load(); last != nil {
+		return *last, true
+	}
+	return Failure{}, false
 }

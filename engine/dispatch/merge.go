@@ -48,10 +48,10 @@ func (m merging) mergeUnknown(waiting, newer delivery.Delivery, sent bool) (
 		o.disown(&waiting)
 		o.disown(&newer)
 		return delivery.Delivery{}, false, true
-	case first == ours && !ends(&waiting):
+	case first == ours && !isDeletion(&waiting):
 		o.disown(&waiting)
 		return newer, true, true
-	case second == ours && !ends(&newer):
+	case second == ours && !isDeletion(&newer):
 		o.disown(&newer)
 		return waiting, true, true
 	case first == unknown || second == unknown:

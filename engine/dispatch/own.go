@@ -97,7 +97,7 @@ func (o *owned) admit(d *delivery.Delivery, waiting func(delta.Key) int) bool {
 		key := d.Delta.Key()
 		n := waiting(key)
 		switch {
-		case who == ours && (!ends(d) || n == 0):
+		case who == ours && (!isDeletion(d) || n == 0):
 			o.drop(d)
 			return false
 		case o.counts.add(key, n):
@@ -150,10 +150,10 @@ func (o *owned) dropped(d *delivery.Delivery) {
 	}
 }
 
-// ends reports whether the object is gone. A rule does not receive a deletion that it made itself,
+// isDeletion reports whether the object is gone. A rule does not receive a deletion that it made itself,
 // unless something of the object waits. Otherwise it would receive that as if the object still
 // existed.
-func ends(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
+func isDeletion(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
 // add counts one more unknown change of an object, of which some changes wait. It returns false if
 // there is no room for it.

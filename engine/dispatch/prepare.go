@@ -7,29 +7,7 @@ import (
 
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/trail"
 )
-
-// Preparer completes the deliveries of one rule. Its methods are called concurrently.
-type Preparer interface {
-	// Prepare returns what an attempt delivers, made from the caches as they are now. The
-	// dispatcher calls it just before the attempt. It may take its time, and ends early when ctx
-	// ends.
-	//
-	// The dispatcher treats an error like a handler's. If it wraps handler.ErrReject, the event
-	// becomes a dead letter; otherwise the dispatcher repeats the delivery. If Prepared.Delta is
-	// set besides an error, later attempts begin with what was prepared. The error's text quotes
-	// nothing of objects.
-	Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error)
-	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are
-	// then neither recorded nor shown. The result may change from false to true, but not back.
-	IsConfidential() bool
-}
-
-// renewAfter is the number of refusals in a row as ErrStale after which a delivery is remade from
-// the cache. After the first one the dispatcher waits for the change that caused it. That change is
-// on its way, and brings the news in order.
-const renewAfter = 2
 
 // prepare lets the lane's Preparer complete f. It ends the attempt if there is nothing to deliver,
 // if the Preparer fails, or with the rule's own actions if their turn has come.
@@ -75,47 +53,11 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		return true
 	}
 	if f.lane.traits.actsNow(v) {
-		d.beginActs(f, p)
+		f.beginActs(p)
 		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
 	}
 	return false
-}
-
-// beginActs notes what f has done once the rule's own actions, which are made, have succeeded.
-func (d *Dispatcher) beginActs(f *flight, p delivery.Prepared) {
-	f.isMade = true
-	switch {
-	case len(p.Actions) == 0:
-		f.does = trail.Idle
-		return
-	case p.OnlyPrunes:
-		f.does = trail.Pruned
-	default:
-		f.does = trail.Acted
-	}
-	if !d.isDry(f) {
-		f.note(trail.Acts, d.opts.Clock.Now())
-	}
-}
-
-// isDry reports whether the stage of the attempt is only logged.
-func (d *Dispatcher) isDry(f *flight) bool {
-	if f.does == 0 {
-		return d.to.IsDry
-	}
-	return d.opts.ActsDry && f.does != trail.Idle
-}
-
-// did returns what an attempt that has succeeded so far has done.
-func (d *Dispatcher) did(f *flight) trail.Verdict {
-	switch {
-	case d.isDry(f):
-		return trail.Tried
-	case f.does == 0:
-		return trail.Done
-	}
-	return f.does
 }
 
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A
@@ -124,14 +66,14 @@ func (d *Dispatcher) did(f *flight) trail.Verdict {
 func (d *Dispatcher) count(f *flight, m *count.Mark) (goesOn bool) {
 	var cut uint64
 	within(d.opts.Journal, func() {
-		queue, key, v := f.lane.queue, f.item.Key, f.item.Value
+		q, key, v := f.lane.queue, f.item.Key, f.item.Value
 		goesOn = f.lane.count(v.Delta, m)
 		switch {
 		case !goesOn:
 			f.lane.done(key)
 		case !v.Undecided:
 			v.Attempts-- // it has not been handed out
-			cut = queue.Rewrite(key, v)
+			cut = q.Rewrite(key, v)
 		}
 	})
 	if !goesOn {
@@ -186,7 +128,7 @@ type preparedItem struct {
 // regroup makes f the event of those of its items that could be made. It counts those that have
 // just been decided. It ends the attempt if nothing is left.
 func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
-	v, queue := &f.item.Value, f.lane.queue
+	v, q := &f.item.Value, f.lane.queue
 	isOver := func(i preparedItem) bool { return !f.lane.count(i.Delta, i.count) }
 	var cut uint64
 	within(d.opts.Journal, func() {
@@ -197,7 +139,7 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 			made, failed = failed[last:], failed[:last]
 		}
 		for _, item := range failed {
-			queue.AddSince(item.Delta.Key(), delivery.Delivery{
+			q.AddSince(item.Delta.Key(), delivery.Delivery{
 				Delta: item.Delta, Payload: item.Payload,
 				Stale: item.Stale, Undecided: item.Undecided,
 			}, f.item.Since)
@@ -215,7 +157,7 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 		}
 		rewritten := *v
 		rewritten.Attempts-- // it has not been handed out
-		cut = queue.Rewrite(f.item.Key, rewritten)
+		cut = q.Rewrite(f.item.Key, rewritten)
 	})
 	if ended {
 		d.land(f.job)

@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"context"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/internal/seldom"
-)
-
-const (
-	maxReason = 1024 // bytes of a reason that are kept
-	maxLogged = 256  // bytes of a reason that are logged
 )
 
 // unsaid stands for a reason in the log that may quote a Secret.
@@ -59,14 +51,6 @@ type Failure struct {
 	Confidential bool   // Reason may quote a Secret, and must not be shown
 	Attempt      int
 	At           time.Time
-}
-
-// LastFailure returns the last failure. If ok is false, there was none.
-func (l *Lane) LastFailure() (f Failure, ok bool) {
-	if last := l.reports.failed.Load(); last != nil {
-		return *last, true
-	}
-	return Failure{}, false
 }
 
 // reasonOf returns why an attempt failed that comes again. Attempts that fail for the same reason
@@ -152,73 +136,4 @@ func (r *reports) reportEvicted(log *slog.Logger, letters []delivery.Letter, at 
 	if held, ok := r.evicted.Allow(at, ""); ok {
 		LogEvicted(log.With("unreported", held), letters)
 	}
-}
-
-// done says in the log what an attempt has done.
-var done = map[trail.Verdict]string{
-	trail.Done:   "delivered",
-	trail.Tried:  "dry run: nothing was done",
-	trail.Acted:  "actions performed",
-	trail.Pruned: "pruned, without other actions",
-	trail.Idle:   "no action to perform",
-	// The messages of actions that changed nothing.
-	trail.Unchanged: "actions had nothing to change",
-	trail.Vanished:  "actions changed nothing: an object is gone",
-}
-
-// reportDone logs what an attempt that succeeded has done.
-func (d *Dispatcher) reportDone(f *flight, at time.Time) {
-	if !d.log.Enabled(context.Background(), slog.LevelDebug) {
-		return // so that it costs nothing
-	}
-	d.log.Debug(done[d.did(f)],
-		"rule", f.lane.naming.rule, "key", f.item.Key.String(), "id", f.event.ID, "event", f.event.Event,
-		"attempt", f.event.Attempt, "duration", at.Sub(f.began).Round(time.Microsecond))
-}
-
-// noteCrowding notes that a change made the lane drop an older one, or that two were merged because
-// memory is full. The lane's queue calls it. Run writes the log, because callers of Offer must not
-// wait for it.
-func (l *Lane) noteCrowding() {
-	if l.reports.isCrowded.Swap(true) {
-		return
-	}
-	select {
-	case l.dispatcher.crowded <- l:
-	default: // sixteen other lanes wait; a lane that stays crowded comes again
-		l.reports.isCrowded.Store(false)
-	}
-}
-
-// reportCrowding logs which lanes lose history, until ctx ends.
-func (d *Dispatcher) reportCrowding(ctx context.Context) {
-	for {
-		select {
-		case l := <-d.crowded:
-			l.reports.isCrowded.Store(false)
-			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
-				stats := l.Stats()
-				attrs := []any{"rule", l.naming.rule,
-					"waiting", stats.Waiting, "bytes", stats.Bytes,
-					"merged", stats.Shortened, "dropped", stats.Dropped}
-				if g := l.gathering(); g != nil {
-					s := g.stats()
-					attrs = append(attrs, "gathered", s.Items, "forgotten groups", s.Forgotten)
-				}
-				d.log.Warn("too many changes wait for the handler: the queue merges or drops some",
-					attrs...)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// bounded returns at most limit bytes of s, as valid UTF-8.
-func bounded(s string, limit int) string {
-	const more = "…"
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit-len(more)], "") + more
-	}
-	return strings.ToValidUTF8(s, "")
 }

@@ -3,25 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
-
-// outcome is what becomes of a delivery after an attempt. The dispatcher decides it before it opens
-// the journal, applies it in one step, and then reports it.
-type outcome struct {
-	verdict
-	delivery delivery.Delivery // what goes back to the lane, if the attempt is repeated
-	letter   *delivery.Letter  // nil unless the event is dead
-	at       time.Time         // when the attempt ended
-
-	// why the letter was not kept; the dispatcher then repeats the event rather than lose it
-	unkept  error
-	evicted []delivery.Letter // letters that were dropped to make room
-}
 
 // settle ends the attempt f, which the handler answered with err.
 func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
@@ -88,7 +74,7 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 			d.dead.Rename(o.letter.Rule, now)
 		}
 	}
-	queue, key := f.lane.queue, f.item.Key
+	q, key := f.lane.queue, f.item.Key
 	if o.result.isDone() && !f.item.Redriven { // a letter itself may be older than the others
 		d.dead.Delivered(f.lane.newest().naming.rule, key, o.at)
 	}
@@ -96,9 +82,9 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	case !o.result.repeats():
 		f.lane.done(key)
 	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
-		queue.Shorten(key, o.delivery, o.after)
+		q.Shorten(key, o.delivery, o.after)
 	default:
-		queue.Retry(key, o.delivery, o.after)
+		q.Retry(key, o.delivery, o.after)
 	}
 }
 
@@ -112,7 +98,7 @@ var verdicts = map[Result]trail.Verdict{
 func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 	switch {
 	case o.result == Done:
-		return d.did(f)
+		return f.did()
 	case o.result == Rejected && !f.isMade:
 		return trail.Unmade
 	}
@@ -121,15 +107,17 @@ func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 
 // report remembers and logs the outcome, and notifies the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
-	failed := Failure{Key: f.item.Key, Attempt: f.event.Attempt, At: o.at}
 	isRepeated := o.result.repeats() && o.result != Cancelled
+	var failed Failure
 	if isRepeated {
-		failed.Reason = f.lane.reports.reasonOf(o)
-		failed.Confidential = f.lane.isConfidential() && !o.plain
+		failed = Failure{
+			Key: f.item.Key, Attempt: f.event.Attempt, At: o.at,
+			Reason: f.lane.reports.reasonOf(o), Confidential: f.lane.isConfidential() && !o.plain,
+		}
 	}
 	f.noteWith(d.verdict(f, o), o.at, failed.Reason, failed.Confidential)
 	if o.result.isDone() {
-		f.lane.shared.acted.add(d.did(f))
+		f.lane.shared.acted.add(f.did())
 	}
 	if o.letter != nil {
 		f.lane.reports.reportLetter(o)
@@ -143,7 +131,7 @@ func (d *Dispatcher) report(f *flight, o *outcome) {
 		f.lane.reports.reportFailure(failed, f.event.ID, o.after)
 	}
 	if o.result.isDone() {
-		d.reportDone(f, o.at)
+		f.reportDone(o.at)
 	}
 	if d.opts.Attempted != nil {
 		d.opts.Attempted(Attempt{

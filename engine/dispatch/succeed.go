@@ -21,7 +21,9 @@ func (d *Dispatcher) Succeed(old *Lane, rule string, o LaneOptions, isHeld bool)
 	l := d.newLane(naming{rule: rule, resource: old.naming.resource}, o, old.shared)
 	l.turn.isHeld = isHeld
 	l.queue = old.queue
-	l.beginGathering()
+	if o.Gathering != nil {
+		l.beginGathering(*o.Gathering)
+	}
 	l.reports.failed.Store(old.reports.failed.Load())
 	from := old.dispatcher
 
