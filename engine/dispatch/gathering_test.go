@@ -188,6 +188,26 @@ func TestGroupKeepsItsOrderOverRestarts(t *testing.T) {
 	})
 }
 
+// Nor does it change if changes came before the older ones were loaded.
+func TestGroupKeepsItsOrderOverTwoRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := func() LaneOptions {
+			return LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Wait: time.Minute}}
+		}
+		g := startGroups(t, &groups{to: &recorder{}}, options())
+		g.offer(allInOne, added("a", "ua", 1))
+		next := g.killed(&recorder{})
+		next.gathered.slow = time.Second
+		g = startGroups(t, next, options())
+		g.offer(allInOne, updated("a", "ua", 2), added("b", "ub", 3))
+		pass(5 * time.Second)
+		g = startGroups(t, g.killed(&recorder{}), options())
+		defer func() { g.lane.Close() }()
+		pass(time.Minute)
+		equal(t, "events", g.to.groups(), []string{"ua/added/2 ub/added/3"})
+	})
+}
+
 // A lane that is succeeded while it loads leaves everything to its successor.
 func TestSuccessionWhileGroupsAreLoaded(t *testing.T) {
 	for _, isNone := range []bool{false, true} {

@@ -1,7 +1,7 @@
 package gather
 
 import (
-	stdlist "container/list"
+	"container/list"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
@@ -14,13 +14,14 @@ type Change struct {
 	Group rule.Group
 	Value delivery.Delivery
 	Since time.Time // when it came
-	// Sent means that the rule may have received the change before: it is not merged away.
+	// Sent means that the handler may have received the change already, so a deletion does not
+	// cancel it.
 	Sent bool
 	// N is the number of its record. 0 means that it has none yet.
 	N uint64
 
 	size int64
-	at   *stdlist.Element // in its group
+	at   *list.Element // in its group
 	// older and newer are the changes of the object that came before and after, in any group.
 	older, newer *Change
 }
@@ -32,13 +33,13 @@ func (c *Change) place() place { return place{c.Group, c.key()} }
 // next returns the change behind c in its group, or nil.
 func (c *Change) next() *Change { return changeAt(c.at.Next()) }
 
-// list holds the changes of a group, the newest last.
-type list struct{ stdlist.List }
+// ordered holds the changes of a group, the newest last.
+type ordered struct{ list.List }
 
 // first returns the oldest change, or nil.
-func (l *list) first() *Change { return changeAt(l.Front()) }
+func (l *ordered) first() *Change { return changeAt(l.Front()) }
 
-func changeAt(e *stdlist.Element) *Change {
+func changeAt(e *list.Element) *Change {
 	if e == nil {
 		return nil
 	}
@@ -104,6 +105,11 @@ func (s *changes) add(to *group, c *Change) {
 	s.last[c.place()] = c
 	s.items++
 	s.bytes += c.size
+	s.link(c)
+}
+
+// link adds a change behind the others of its object.
+func (s *changes) link(c *Change) {
 	key := c.key()
 	of := s.held[key]
 	c.older, c.newer = of.newest, nil
@@ -117,11 +123,16 @@ func (s *changes) add(to *group, c *Change) {
 	s.held[key] = of
 }
 
-// replace gives a change another value.
-func (s *changes) replace(c *Change, value delivery.Delivery) {
+// renew gives a change another value, which is newer than all others of its object and its group.
+func (s *changes) renew(of *group, c *Change, value delivery.Delivery) {
 	s.bytes -= c.size
 	c.Value, c.size = value, delivery.Size(&value)
 	s.bytes += c.size
+	of.changes.MoveToBack(c.at)
+	s.unlink(c)
+	s.link(c)
+	s.unrecord(c) // a restart puts changes in the order of their numbers
+	s.record(c)
 }
 
 // remove takes a change out of its group, and drops its record.
@@ -147,6 +158,11 @@ func (s *changes) detach(from *group, c *Change) {
 	}
 	s.items--
 	s.bytes -= c.size
+	s.unlink(c)
+}
+
+// unlink undoes link.
+func (s *changes) unlink(c *Change) {
 	key := c.key()
 	of := s.held[key]
 	if c.older != nil {
@@ -165,4 +181,22 @@ func (s *changes) detach(from *group, c *Change) {
 		return
 	}
 	s.held[key] = of
+}
+
+// group is what one group has gathered, and when its last event was made.
+type group struct {
+	id       rule.Group
+	changes  ordered
+	since    time.Time // when the first of them came
+	hadEvent bool
+	made     int64 // when its last event was made, as in calendar
+	key      delta.Key
+	isBusy   bool // is in Groups.busy
+}
+
+// restart makes the first change that is left the one from which the group's time counts.
+func (of *group) restart() {
+	if first := of.changes.first(); first != nil {
+		of.since = first.Since
+	}
 }

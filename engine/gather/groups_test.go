@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,10 +32,13 @@ func updated(t *testing.T, name string, version int) delivery.Delivery {
 	}}
 }
 
-// merge merges changes as a lane does, if they come in order.
+// merge merges changes as a lane does, except decided ones with undecided ones.
 func merge(waiting, newer delivery.Delivery, sent bool) (delivery.Delivery, bool, bool) {
+	if waiting.Undecided != newer.Undecided {
+		return delivery.Delivery{}, false, false
+	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
-	return delivery.Delivery{Delta: d}, keep, ok
+	return delivery.Delivery{Delta: d, Undecided: newer.Undecided}, keep, ok
 }
 
 // shelf is Records in memory.
@@ -123,6 +127,63 @@ func TestGroupHasOneEventAtATime(t *testing.T) {
 	if key, ok := g.LastObject(a); !ok || key.Name != "y" {
 		t.Errorf("the last event is about %v", key)
 	}
+	if g.Ended(delta.Key{Name: "x"}) {
+		t.Error("a group still waits for its event before the last")
+	}
+	add(a, "x", 7, 62*time.Minute)
+	g.Emit(at(121*time.Minute), to)
+	equal(t, "the next one is busy too", len(to.events), 3)
+	to.busy[delta.Key{Name: "y"}] = 0
+	if !g.Ended(delta.Key{Name: "y"}) {
+		t.Error("no group waits for its last event")
+	}
+	g.Emit(at(121*time.Minute), to)
+	equal(t, "then", to.events, "[[y/3 x/4] [z/5] [y/6] [x/7]]")
+}
+
+// While the outlet is full, nothing comes, until a delivery has ended or some time has passed.
+func TestGroupsRest(t *testing.T) {
+	g := New(Options{Bounds: bounds(10), Merge: merge}, start, 0)
+	to := &outlet{}
+	g.Add(&Change{Group: rule.Group{'a'}, Value: updated(t, "x", 2), Since: start})
+	g.Emit(start, to)
+	g.Add(&Change{Group: rule.Group{'a'}, Value: updated(t, "x", 3), Since: start})
+	g.Emit(start, to) // x is busy
+	g.Add(&Change{Group: rule.Group{'b'}, Value: updated(t, "y", 4), Since: start})
+	to.isFull = true
+	g.Emit(start, to)
+	next, _ := g.Due(start)
+	equal(t, "a full outlet is asked again after", next.Sub(start), restFor)
+	g.Ended(delta.Key{Name: "x"})
+	next, _ = g.Due(start)
+	equal(t, "and at once when there may be room", next.Sub(start), "0s")
+	equal(t, "events", to.events, "[[x/2]]")
+}
+
+// What does not fit into an event waits for the next one, from when it came.
+func TestLargeGroup(t *testing.T) {
+	g := New(Options{Wait: time.Minute, Bounds: bounds(2 * MaxItems), Merge: merge}, start, 0)
+	for n := range MaxItems + 1 {
+		since := start.Add(time.Duration(n) * time.Millisecond)
+		g.Add(&Change{Value: updated(t, fmt.Sprint("o", n), n+2), Since: since})
+	}
+	to := &outlet{}
+	g.Emit(start.Add(time.Minute), to)
+	equal(t, "changes in the event", len(to.events[0]), MaxItems)
+	next, _ := g.Due(start)
+	equal(t, "the next one is due after", next.Sub(start), time.Minute+MaxItems*time.Millisecond)
+}
+
+// An event that seems to come from the future, because the clock was set, counts as one of now.
+func TestLastEventInTheFuture(t *testing.T) {
+	g := New(Options{Every: time.Hour, Bounds: bounds(10), Merge: merge}, start, 0)
+	for n, at := range []time.Duration{-time.Minute, 24 * time.Hour} {
+		id := rule.Group{byte('a' + n)}
+		g.Restore(id, LastEvent{At: start.Add(at), Key: delta.Key{Name: "x"}}, start)
+		g.Add(&Change{Group: id, Value: updated(t, fmt.Sprint("o", n), 2), Since: start})
+		_, next := g.Look(delta.Key{Name: fmt.Sprint("o", n)})
+		equal(t, "due after", next.Sub(start), time.Hour+min(at, 0))
+	}
 }
 
 // An event waits until it is known who made its changes, and has none that the rule made itself.
@@ -150,23 +211,35 @@ func TestEventHasNoOwnChanges(t *testing.T) {
 	equal(t, "records", len(records), 0)
 }
 
-// Whatever happens, the groups count what they hold, record exactly that, and keep their bounds; in
-// the end each object's newest change has been in an event.
+// Whatever happens, the groups count what they hold, record exactly that, and keep their bounds. The
+// events of a group are in order. In the end each object's newest change has been in an event.
 func TestRandomGroups(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		records := make(shelf)
 		last := make(map[rule.Group]LastEvent)
+		ofGroup := make(map[rule.Group]int) // the newest version in events
+		to := &outlet{}
 		options := Options{
 			Wait: time.Duration(random.IntN(3)) * time.Second, Every: time.Duration(random.IntN(20)) * time.Second,
 			Bounds: bounds(5 + random.IntN(20)), KeepsEach: random.IntN(2) == 0,
 			Merge: merge, Dropped: func(*delivery.Delivery) {}, Records: records,
-			Remember: func(id rule.Group, e LastEvent) { last[id] = e },
-			Forget:   func(id rule.Group) { delete(last, id) },
+			Remember: func(id rule.Group, e LastEvent) {
+				last[id] = e
+				for _, item := range to.events[len(to.events)-1] {
+					var version int
+					_, text, _ := strings.Cut(item, "/")
+					_, _ = fmt.Sscan(text, &version)
+					if version <= ofGroup[id] {
+						t.Errorf("seed %d: %s after version %d", seed, item, ofGroup[id])
+					}
+					ofGroup[id] = version
+				}
+			},
+			Forget: func(id rule.Group) { delete(last, id) },
 		}
 		now := start
 		g := New(options, now, 0)
-		to := &outlet{}
 		newest := make(map[string]int)
 		endSome := func(all bool) {
 			for key, n := range to.busy {
@@ -178,6 +251,13 @@ func TestRandomGroups(t *testing.T) {
 		}
 		for version := 2; version < 300; version++ {
 			now = now.Add(time.Duration(random.IntN(1500)) * time.Millisecond)
+			add := func() {
+				name := fmt.Sprint("o", random.IntN(6))
+				newest[name] = version
+				d := updated(t, name, version)
+				d.Undecided = random.IntN(4) == 0
+				g.Add(&Change{Group: rule.Group{byte('a' + random.IntN(12))}, Value: d, Since: now})
+			}
 			switch random.IntN(10) {
 			case 0:
 				endSome(false)
@@ -202,13 +282,10 @@ func TestRandomGroups(t *testing.T) {
 				for _, c := range changes {
 					records[c.N] = c
 				}
+				add() // meanwhile
 				g.Adopt(changes)
 			default:
-				name := fmt.Sprint("o", random.IntN(6))
-				newest[name] = version
-				g.Add(&Change{
-					Group: rule.Group{byte('a' + random.IntN(12))}, Value: updated(t, name, version), Since: now,
-				})
+				add()
 			}
 			checkGroups(t, g, records)
 			if t.Failed() {
@@ -250,6 +327,9 @@ func checkGroups(t *testing.T, g *Groups, records shelf) {
 			t.Errorf("a group with %d changes is due: %v", of.changes.Len(), isDue)
 		}
 		for c := of.changes.first(); c != nil; c = c.next() {
+			if next := c.next(); next != nil && next.N < c.N {
+				t.Errorf("a restart puts change %d before %d", next.N, c.N)
+			}
 			n++
 			bytes += c.size
 			if records[c.N] == nil || records[c.N] != c || c.Group != id {
@@ -261,6 +341,9 @@ func checkGroups(t *testing.T, g *Groups, records shelf) {
 	for _, held := range g.changes.held {
 		of := 0
 		for c := held.oldest; c != nil; c = c.newer {
+			if c.newer != nil && c.newer.N < c.N {
+				t.Errorf("a restart puts change %d of an object before %d", c.newer.N, c.N)
+			}
 			of++
 		}
 		if of != held.n {

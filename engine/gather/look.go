@@ -8,17 +8,6 @@ import (
 	"github.com/informd/informd/engine/timing"
 )
 
-// Stats describes what Groups hold.
-type Stats struct {
-	Items  int // changes that wait
-	Bytes  int64
-	Groups int
-	Next   time.Time // when the first event is made; the zero time if none is
-	// Lost counts changes that were merged or dropped because of a bound, and Forgotten groups that
-	// were forgotten too early because of one.
-	Lost, Forgotten uint64
-}
-
 // Stats returns what the groups hold.
 func (g *Groups) Stats() Stats {
 	s := g.stats
