@@ -9,8 +9,8 @@ const (
 	actionOverhead = 256
 )
 
-// Size returns roughly how many bytes of memory a delivery takes. It counts objects in full, even if
-// others share them.
+// Size returns roughly how many bytes of memory a delivery takes. It counts objects in full, even
+// if others share them.
 func Size(d *Delivery) int64 {
 	size := overhead + d.Delta.Object.Size() + len(d.Payload) + d.Answer.Size()
 	if old := d.Delta.Old; old != nil {

@@ -198,8 +198,8 @@ func (d *Dispatcher) probe() (j job, ok bool) {
 	return d.takeInTurn((*deliveries).TakeAny)
 }
 
-// noteCrowding has Run report that a lane dropped a change, or merged two, because memory is full. Run
-// writes the log, because callers of Offer must not wait for it.
+// noteCrowding has Run report that a lane dropped a change, or merged two, because memory is full.
+// Run writes the log, because callers of Offer must not wait for it.
 func (d *Dispatcher) noteCrowding(l *Lane) {
 	if l.reports.isCrowded.Swap(true) {
 		return

@@ -42,5 +42,6 @@
 //     and hungry.go.
 //   - lane.go: the lane. It and dispatcher.go know each other.
 //   - gathering.go, backlog.go, merge.go, own.go, naming.go, loading.go, report.go: its parts.
-//   - options.go, preparer.go, actor.go, journal.go, letters.go: what the package needs of its user.
+//   - options.go, preparer.go, actor.go, journal.go, letters.go: what the package needs of its
+//     user.
 package dispatch

@@ -17,7 +17,8 @@ type flight struct {
 	job
 	event handler.Event // not changed once the handler has it
 	began time.Time
-	// isMade says that the event went to the handler, or that the rule's own actions have been made.
+	// isMade says that the event went to the handler, or that the rule's own actions have been
+	// made.
 	isMade bool
 	// does is what the attempt has done if it succeeds; zero: the handler acknowledges the event.
 	does trail.Verdict

@@ -92,8 +92,8 @@ func newGathering(g *gathering, m merging, keepsEach bool) *gathering {
 }
 
 // offer gathers a match, and returns true. It is called within the Journal's Begin and End. After
-// Ends it gathers only until older changes have come, to keep the order. isOver says that it gathers
-// nothing because it is closed.
+// Ends it gathers only until older changes have come, to keep the order. isOver says that it
+// gathers nothing because it is closed.
 func (g *gathering) offer(id rule.Group, d delivery.Delivery) (ok, isOver bool) {
 	g.mu.Lock()
 	if g.isClosed || g.opts.Ends && !g.isIncomplete() {

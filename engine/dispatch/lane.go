@@ -21,7 +21,8 @@ type Lane struct {
 	naming     naming
 	// its lock: after Dispatcher.mu, before ownCounts.mu
 	queue *deliveries
-	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets it
+	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets
+	// it
 	gathered atomic.Pointer[gathering]
 
 	traits  traits
@@ -54,8 +55,8 @@ type shared struct {
 	acted   tally
 }
 
-// tally counts for how many events the rule's own actions were performed, and for how many there were
-// none.
+// tally counts for how many events the rule's own actions were performed, and for how many there
+// were none.
 type tally struct{ acted, idle atomic.Uint64 }
 
 func (t *tally) add(did trail.Verdict) {
@@ -135,7 +136,8 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 func (l *Lane) gathering() *gathering { return l.gathered.Load() }
 
 // StopGathering sets where gathered changes are recorded, for the lane of a rule that has no groups
-// any more, as o.Ends says. The lane delivers them one by one. It must be called before RestoreGathered.
+// any more, as o.Ends says. The lane delivers them one by one. It must be called before
+// RestoreGathered.
 func (l *Lane) StopGathering(o Gathering) { l.beginGathering(o) }
 
 // RestoreGathered restores the gathered changes that were recorded, and the last events of groups.
@@ -160,7 +162,8 @@ func (l *Lane) Renamed(former []delivery.Former) { l.naming.former = former }
 // ids. It must be called before the lane is offered anything.
 func (l *Lane) Rename(from string) { l.naming.rename(from, l.queue.Last()) }
 
-// Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
+// Former returns the names that ids of the lane's deliveries may begin with, besides the rule's
+// own.
 func (l *Lane) Former() []delivery.Former { return l.naming.former }
 
 // Doubt sets whether matches offered from now on may have been delivered already. After a restart,
@@ -212,8 +215,8 @@ func (l *Lane) Owns(m rule.Match) (isOwn, mayBe bool) {
 // OwnChanges returns how many changes the lane has dropped because the rule made them.
 func (l *Lane) OwnChanges() uint64 { return l.shared.owned.dropped.Load() }
 
-// Acted returns for how many events the rule has performed actions of its own, and for how many it had
-// none to perform.
+// Acted returns for how many events the rule has performed actions of its own, and for how many it
+// had none to perform.
 func (l *Lane) Acted() (acted, idle uint64) {
 	return l.shared.acted.acted.Load(), l.shared.acted.idle.Load()
 }
@@ -301,8 +304,8 @@ func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Ha
 // Delayed returns the objects that wait for a retry, or whose first attempt was postponed.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
-// Holds reports whether deliveries of an object wait, or one is in flight. If another lane has taken
-// the place of l, it answers for that.
+// Holds reports whether deliveries of an object wait, or one is in flight. If another lane has
+// taken the place of l, it answers for that.
 func (l *Lane) Holds(key delta.Key) bool {
 	l = l.newest()
 	return l.queue.Holds(key) || l.traits.gathers && l.gathering().holds(key) > 0

@@ -66,8 +66,8 @@ type Options struct {
 	Journal Journal
 	// Clock tells the time. nil means the real time.
 	Clock clock.PassiveClock
-	// AfterFunc calls a function once Clock has advanced by a time. It must not call it at once. nil
-	// means time.AfterFunc.
+	// AfterFunc calls a function once Clock has advanced by a time. It must not call it at once.
+	// nil means time.AfterFunc.
 	AfterFunc func(time.Duration, func()) queue.Timer
 	// IsStepped makes a Dispatcher that Step drives in place of Run. Everything then happens in the
 	// goroutine that calls, and the same calls have the same results: delays have no random part.
@@ -108,12 +108,12 @@ type LaneOptions struct {
 	// nil, the lane delivers them.
 	Own Own
 
-	// Changes remembers the changes that the lane drops because the rule made them or because two of
-	// them cancel each other out, and Attempts what became of each attempt. They may be nil.
+	// Changes remembers the changes that the lane drops because the rule made them or because two
+	// of them cancel each other out, and Attempts what became of each attempt. They may be nil.
 	Changes, Attempts *trail.Trail
-	// Matched is called for each decided match that is offered, once it is certain that the rule does
-	// not drop the change as its own: before it is queued, or later with the queue locked. It may be
-	// nil.
+	// Matched is called for each decided match that is offered, once it is certain that the rule
+	// does not drop the change as its own: before it is queued, or later with the queue locked. It
+	// may be nil.
 	Matched func(delta.Delta)
 
 	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the

@@ -35,8 +35,8 @@ const (
 	unknown
 )
 
-// owned distinguishes a lane's own changes from others, with LaneOptions.Own. Everything that has to
-// know who made a change asks here: Lane.Offer, merging, the groups, and each attempt.
+// owned distinguishes a lane's own changes from others, with LaneOptions.Own. Everything that has
+// to know who made a change asks here: Lane.Offer, merging, the groups, and each attempt.
 //
 // A change is unknown while the rule has a write to the object under way that began before the
 // change came. Until that write ends, nobody knows who made the change. Unknown changes wait in
@@ -44,9 +44,9 @@ const (
 // again when another change of the object comes, and before it delivers one. It drops changes that
 // the rule made; the others become ordinary changes.
 //
-// A delivery has a Version as long as its change is unknown. The record does not say so. So the rule
-// may receive a change of its own after a restart. Under Every, the same may happen to a change that
-// did not fit into memory.
+// A delivery has a Version as long as its change is unknown. The record does not say so. So the
+// rule may receive a change of its own after a restart. Under Every, the same may happen to a
+// change that did not fit into memory.
 type owned struct {
 	own     Own               // nil: all changes are others'
 	matched func(delta.Delta) // may be nil
@@ -150,9 +150,9 @@ func (o *owned) dropped(d *delivery.Delivery) {
 	}
 }
 
-// isDeletion reports whether the object is gone. A rule does not receive a deletion that it made itself,
-// unless something of the object waits. Otherwise it would receive that as if the object still
-// existed.
+// isDeletion reports whether the object is gone. A rule does not receive a deletion that it made
+// itself, unless something of the object waits. Otherwise it would receive that as if the object
+// still existed.
 func isDeletion(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
 // add counts one more unknown change of an object, of which some changes wait. It returns false if

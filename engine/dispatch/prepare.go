@@ -85,9 +85,9 @@ func (d *Dispatcher) count(f *flight, m *count.Mark) (goesOn bool) {
 }
 
 // prepareItems decides the items of a group's event, and remakes their payloads. An item that
-// cannot be made leaves the group: it is delivered by itself, and so becomes a dead letter alone. If
-// the newest change is not delivered, the newest item takes its place. prepareItems ends the attempt
-// if nothing is left.
+// cannot be made leaves the group: it is delivered by itself, and so becomes a dead letter alone.
+// If the newest change is not delivered, the newest item takes its place. prepareItems ends the
+// attempt if nothing is left.
 func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	all := append(slices.Clone(v.Items), delivery.Item{

@@ -15,10 +15,10 @@ import (
 // unsaid stands for a reason in the log that may quote a Secret.
 const unsaid = "not shown, as it may quote a secret"
 
-// reports logs what happens to a lane's deliveries, and remembers the last failure. It limits what it
-// logs: of each kind of reason (see seldom.Kind) a line a minute, and of the letters of a kind a few
-// more, because each line names another object. The rest is counted, and the next line says how much
-// that was.
+// reports logs what happens to a lane's deliveries, and remembers the last failure. It limits what
+// it logs: of each kind of reason (see seldom.Kind) a line a minute, and of the letters of a kind a
+// few more, because each line names another object. The rest is counted, and the next line says how
+// much that was.
 type reports struct {
 	rule      string
 	log       *slog.Logger
@@ -38,7 +38,8 @@ func newReports(rule string, log *slog.Logger, c clock.PassiveClock) *reports {
 }
 
 const (
-	// maxReasons bounds the kinds of reasons of failures that a lane logs per minute, and of letters.
+	// maxReasons bounds the kinds of reasons of failures that a lane logs per minute, and of
+	// letters.
 	maxReasons = 4
 	// maxLetters bounds the letters of one kind that a lane logs per minute.
 	maxLetters = 10

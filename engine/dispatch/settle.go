@@ -54,7 +54,8 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 		o.reason, o.plain = o.short, true
 	}
 	return &delivery.Letter{
-		ID: ev.ID, Rule: f.lane.newest().naming.rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
+		ID: ev.ID, Rule: f.lane.newest().naming.rule, Handler: d.to.Name,
+		Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,

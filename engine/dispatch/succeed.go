@@ -10,8 +10,8 @@ import "github.com/informd/informd/engine/gather"
 //   - What is in flight ends as it began, with the options of old and at its Dispatcher. If it has
 //     to be repeated, the new lane does that. Later changes of its object wait for it.
 //
-// The new lane is held if isHeld says so: see Hold. Both are paused, or none: see Pause. What old has
-// gathered comes in the groups of the new lane, or one by one if it has none. For that,
+// The new lane is held if isHeld says so: see Hold. Both are paused, or none: see Pause. What old
+// has gathered comes in the groups of the new lane, or one by one if it has none. For that,
 // Options.Gathering must be set if old gathers, and say Ends if the rule has no group any more. The
 // Store must have the records of old's.
 //

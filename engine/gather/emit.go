@@ -14,7 +14,8 @@ const (
 	// busyFor is the time after which a group looks again whether its last delivery has ended, in
 	// case Ended was not called.
 	busyFor = 30 * time.Second
-	// restFor is how long no event is made after the outlet was found to be full, or all groups busy.
+	// restFor is how long no event is made after the outlet was found to be full, or all groups
+	// busy.
 	restFor = time.Second
 )
 
@@ -50,8 +51,8 @@ func (g *Groups) Emit(at time.Time, to Outlet) {
 	}
 }
 
-// emitSome makes the events of groups that are due, and of others as long as the groups are full. If
-// it gets nowhere, no event is made for a while.
+// emitSome makes the events of groups that are due, and of others as long as the groups are full.
+// If it gets nowhere, no event is made for a while.
 func (g *Groups) emitSome(at time.Time, to Outlet) {
 	now, made := g.calendar.now(at), 0
 	for range maxEvents {
@@ -67,7 +68,8 @@ func (g *Groups) emitSome(at time.Time, to Outlet) {
 			made++
 		}
 	}
-	if _, due, ok := g.calendar.firstDue(); made == 0 && ok && (due <= now || g.changes.isFull(0, 0)) {
+	_, due, ok := g.calendar.firstDue()
+	if made == 0 && ok && (due <= now || g.changes.isFull(0, 0)) {
 		g.calendar.resting = now + millis(restFor)
 	}
 }
@@ -134,8 +136,8 @@ func (g *Groups) emit(of *group, at time.Time, to Outlet) bool {
 	return true
 }
 
-// take returns what the next event of a group has, oldest first. It drops changes that the rule made
-// itself. wait is positive if nobody knows yet who made one of them.
+// take returns what the next event of a group has, oldest first. It drops changes that the rule
+// made itself. wait is positive if nobody knows yet who made one of them.
 func (g *Groups) take(of *group, to Outlet) (taken []*Change, wait time.Duration) {
 	bytes := int64(0)
 	for c := of.changes.first(); c != nil && len(taken) < MaxItems; {

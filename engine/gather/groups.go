@@ -1,8 +1,8 @@
 // Package gather keeps the changes of a rule with groups until the event of their group is made.
 //
 // [Groups] decides which changes make one event, and when. It is pure: it knows no clock, no timer,
-// no lock and no queue. Its user passes the time, asks with [Groups.Due] when the next event is due,
-// and then calls [Groups.Emit], which hands the events to an [Outlet].
+// no lock and no queue. Its user passes the time, asks with [Groups.Due] when the next event is
+// due, and then calls [Groups.Emit], which hands the events to an [Outlet].
 //
 // A group has another event only once its last delivery has ended. Meanwhile it gathers on. So it
 // never has more than one delivery in the outlet, and its events are in order.
@@ -77,8 +77,8 @@ func (g *Groups) forget(id rule.Group) {
 	}
 }
 
-// forgetSome forgets some groups beyond the bound, at least as many as Add adds. Their last delivery
-// may still wait: an object that is always busy must not keep all groups that it ever had.
+// forgetSome forgets some groups beyond the bound, at least as many as Add adds. Their last
+// delivery may still wait: an object that is always busy must not keep all groups that it ever had.
 func (g *Groups) forgetSome() (hasForgotten bool) {
 	const most = 4
 	for range most {

@@ -21,7 +21,8 @@ func (g *Groups) Stats() Stats {
 // Holds returns how many changes of an object wait.
 func (g *Groups) Holds(key delta.Key) int { return g.changes.held[key].n }
 
-// Look returns how many changes of an object wait, and when the first event of their groups is made.
+// Look returns how many changes of an object wait, and when the first event of their groups is
+// made.
 func (g *Groups) Look(key delta.Key) (n int, next time.Time) {
 	of := g.changes.held[key]
 	for c := of.oldest; c != nil; c = c.newer {

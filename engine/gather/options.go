@@ -26,7 +26,9 @@ type Options struct {
 	KeepsEach bool
 	// Merge decides what becomes of a newer change behind a waiting one of the same object, as that
 	// of a queue does.
-	Merge func(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool)
+	Merge func(waiting, newer delivery.Delivery, sent bool) (
+		merged delivery.Delivery, keep, ok bool,
+	)
 	// Dropped is called for a change that is dropped because of the Bounds.
 	Dropped func(*delivery.Delivery)
 	// Records records each change that waits. nil records nothing.
@@ -69,9 +71,9 @@ type Records interface {
 
 // Outlet receives the events of groups.
 type Outlet interface {
-	// Resolve finds out who made a change with a Version, and then clears that. isOwn means that the
-	// rule made the change, so no event has it. wait is positive if nobody knows yet: the group asks
-	// again after that time.
+	// Resolve finds out who made a change with a Version, and then clears that. isOwn means that
+	// the rule made the change, so no event has it. wait is positive if nobody knows yet: the group
+	// asks again after that time.
 	Resolve(*delivery.Delivery) (isOwn bool, wait time.Duration)
 	// IsFull reports whether as much waits in the outlet as may. Then Emit makes no event.
 	IsFull() bool
