@@ -4,44 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
-
-// A rule overwrites what somebody else wrote. After a broken watch the list holds the result alone,
-// and the rule must receive it.
-func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
-	t.Parallel()
-	at := func(version int) delta.Delta {
-		o := configMap(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"%d"}}`, version))
-		return delta.Delta{Type: delta.Added, Object: o}
-	}
-	o := own{action.NewWrites(), configMaps, "r", ""}
-	key := at(6).Key()
-	o.writes.Begin(configMaps, key, "r", action.Cause{})("6", "7")
-	updated := func(from, to int) delta.Delta {
-		return delta.Delta{Type: delta.Updated, Object: at(to).Object, Old: at(from).Object}
-	}
-	for why, c := range map[string]struct {
-		delta delta.Delta
-		mine  bool
-	}{
-		"as it was made":                    {updated(6, 7), true},
-		"with a foreign change before it":   {updated(5, 7), false},
-		"with a creation before it":         {at(7), false},
-		"somebody else's before it":         {updated(5, 6), false},
-		"somebody else's deletion after it": {delta.Delta{Type: delta.Deleted, Object: at(7).Object}, false},
-	} {
-		if got := o.Mine(key, versionOf(c.delta)); got != c.mine {
-			t.Errorf("%s: %v, want %v", why, got, c.mine)
-		}
-	}
-}
 
 // An answer recorded before a restart belongs to the rules of that time. Actions that the rules no
 // longer contain are not performed.
@@ -53,7 +23,7 @@ kind: Rule
 metadata: {name: acts}
 spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, object: {metadata: {name: a, namespace: b}}}}, {delete: {}}]}
 `+aRule("tells", ""))
-	actor := e.acting.ofRules(e.rule)
+	actor := e.parts.Acting.OfRules()
 	for why, c := range map[string]struct {
 		rule   string
 		action handler.Action
@@ -94,8 +64,7 @@ func TestAllow(t *testing.T) {
 		{name: "there was nothing", after: []string{"patch"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e.acting.policies = make(map[string]*atomic.Pointer[action.Policy])
-			actor := e.acting.of(writing(c.before), e.rule)
+			actor := e.parts.Acting.Of(writing(c.before))
 			may := func() (verbs []string) {
 				for _, one := range []handler.Action{
 					{Verb: "patch", Resource: handler.Resource(configMaps), Namespace: "b", Name: "a", Patch: []byte("{}")},
@@ -140,12 +109,12 @@ spec: {resource: v1/secrets}
 `+aRule("tells", ""))
 	h := config.Handler{Name: "record", Read: []config.Text{config.NewText("maps")}}
 	e.Allow(h)(true)
-	if e.rule("tells").preparer.IsConfidential() {
+	if e.rule("tells").Preparer.IsConfidential() {
 		t.Error("a handler that sees no secret is taken for one that does")
 	}
 	h.Read = append(h.Read, config.NewText("hidden"))
 	e.Allow(h)(false)
-	if !e.rule("tells").preparer.IsConfidential() {
+	if !e.rule("tells").Preparer.IsConfidential() {
 		t.Error("answers of a handler that reads secrets would be kept")
 	}
 }
@@ -171,7 +140,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		{"its source", secretSource + aRule("tells", ""), true},
 	} {
 		e, _, _ := idle(t, test.manifests)
-		h := e.work().dispatcher("record").handler
+		h := e.work().Dispatcher("record").Handler
 		if e.SeesSecrets(h) != test.want {
 			t.Errorf("%s: want %v", test.name, test.want)
 		}
@@ -180,7 +149,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		}
 	}
 	e, _, _ := idle(t, mapSource+hidden+aRule("tells", ""))
-	h := e.work().dispatcher("record").handler
+	h := e.work().Dispatcher("record").Handler
 	e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(false)
 	e.Allow(config.Handler{Name: "record"})(true)
 	if !e.SeesSecrets(h) {
@@ -214,7 +183,7 @@ spec: {source: maps, actions: [{delete: {}, if: 'false'}]}
 		t.Helper()
 		for _, name := range []string{"acts", "simply"} {
 			l.holds(fmt.Sprintf("rule %s has %d matches and made %d changes", name, n, own), func() bool {
-				r := e.Status().Rules[slices.IndexFunc(e.Status().Rules, func(r RuleStatus) bool { return r.Name == name })]
+				r := e.Status().Rules[slices.IndexFunc(e.Status().Rules, func(r admin.RuleStatus) bool { return r.Name == name })]
 				return r.Matches == n && r.Own == own
 			})
 		}
@@ -223,7 +192,7 @@ spec: {source: maps, actions: [{delete: {}, if: 'false'}]}
 	matches(1, 0)
 	var ends []func(from, to string)
 	for _, rule := range []string{"acts", "simply"} {
-		ends = append(ends, e.acting.writes.Begin(configMaps, delta.Key{Namespace: "shop", Name: "a"}, rule, action.Cause{}))
+		ends = append(ends, e.parts.Acting.Writes.Begin(configMaps, delta.Key{Namespace: "shop", Name: "a"}, rule, action.Cause{}))
 	}
 	from := at
 	at = version("2")

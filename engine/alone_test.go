@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -77,7 +78,9 @@ func TestMissedMomentsOfARuleWithoutASourceComeOnce(t *testing.T) {
 	start := func(days, hour int) (*Engine, func() []string) {
 		l.at(days, hour, 0)
 		e, stop := l.start(rules, h)
-		poll(t, "the schedule", func() bool { return !e.Status().Rules[0].NextRound.IsZero() && e.Status().Rules[0].State == RuleActive })
+		poll(t, "the schedule", func() bool {
+			return !e.Status().Rules[0].NextRound.IsZero() && e.Status().Rules[0].State == admin.RuleActive
+		})
 		return e, stop
 	}
 	_, stop := start(0, 7) // a new rule begins with its next moment
@@ -139,7 +142,7 @@ func TestMomentIsRepeatedWithItsID(t *testing.T) {
 	l.at(0, 7, 0)
 	h := &teller{answer: func(handler.Event) error { return handler.RetryAfter(time.Hour, fmt.Errorf("not now")) }}
 	e, stop := l.start(rules, h)
-	poll(t, "the schedule", func() bool { return e.Status().Rules[0].State == RuleActive })
+	poll(t, "the schedule", func() bool { return e.Status().Rules[0].State == admin.RuleActive })
 	l.pass(e, 61*time.Minute)
 	l.await(h, 1)
 	stop()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/integration/apistub"
@@ -131,15 +132,15 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: zones}
 spec: {source: pods, handler: record, `+rule+`}
-`, map[string]Handler{"record": newRecorder()})
+`, map[string]live.Handler{"record": newRecorder()})
 	view, _ := e.Source("nodes")
-	for deadline := time.Now().Add(time.Minute); len(view.List("", nil)) < objects || e.work().rules[0].waits.Load() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(view.List("", nil)) < objects || e.work().Rules[0].IsHeld(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatal("nodes are missing")
 		}
 	}
-	look := evaluate.NewScope(object.NewDecoder(e.work().rules[0].Paths()), object.NewDecoder(new(object.Paths)))
-	look.Enter(e.work().rules[0].caches, time.Now())
+	look := evaluate.NewScope(object.NewDecoder(e.work().Rules[0].Paths()), object.NewDecoder(new(object.Paths)))
+	look.Enter(e.work().Rules[0].Preparer.Changes, time.Now())
 	var changes []delta.Delta
 	for i := range objects {
 		changes = append(changes, delta.Delta{Type: delta.Added, Object: benchPod(b, "web", "1", fmt.Sprintf("node-%d", i))})
@@ -148,7 +149,7 @@ spec: {source: pods, handler: record, `+rule+`}
 	n := 0
 	for b.Loop() {
 		d := changes[n%objects]
-		if m, ok, err := e.work().rules[0].Match(d, look); err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
+		if m, ok, err := e.work().Rules[0].Match(d, look); err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
 			b.Fatal(ok, err)
 		}
 		look.Forget()

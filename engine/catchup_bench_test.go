@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	labelsets "k8s.io/apimachinery/pkg/labels"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -80,9 +81,9 @@ func BenchmarkCatchUpAtOnce(b *testing.B) {
 					}
 					h := new(counter)
 					e, stop := l.startWith(manifests, h)
-					informer := e.work().intakes[0].informer
+					informer := e.work().Intakes[0].Informer
 					isReady := func() bool {
-						return !slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready })
+						return !slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready })
 					}
 					for h.n.Load() < n || !isReady() || catchesUp(e) {
 						began := time.Now()

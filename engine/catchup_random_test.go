@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -115,7 +117,7 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		e, stop := l.startWith(manifests(), m)
 		begins := func() {
 			for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); time.Sleep(50 * time.Microsecond) {
-				if e.hasLetters() && catchesUp(e) {
+				if e.phase.Loaded.Load() && catchesUp(e) {
 					break
 				}
 				if chance.IntN(40) == 0 {
@@ -131,15 +133,15 @@ func turnsAndKills(t *testing.T, seed uint64) {
 		if isWhole := func() bool { // every rule knows everything
 			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				l.server.Bookmark()
-				isBehind := func(in *intake) bool { return in.awaitCaughtUp(hurried) != nil || in.catchesUp() }
-				if e.hasLetters() && !slices.ContainsFunc(e.work().intakes, isBehind) {
+				isBehind := func(in *intake.Intake) bool { return in.AwaitCaughtUp(hurried) != nil || in.CatchesUp() }
+				if e.phase.Loaded.Load() && !slices.ContainsFunc(e.work().Intakes, isBehind) {
 					return true
 				}
 			}
 			return false
 		}; chance.IntN(2) == 0 && isWhole() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+chance.IntN(400))*time.Millisecond)
-			if _, ended, err := e.Reload(ctx, planOf(t, manifests()), map[string]Handler{"record": m}); err == nil {
+			if _, ended, err := e.Reload(ctx, planOf(t, manifests()), map[string]live.Handler{"record": m}); err == nil {
 				ended()
 				time.Sleep(time.Duration(chance.IntN(3000)) * time.Microsecond)
 				change()

@@ -7,13 +7,14 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/follow"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 )
 
 // catchingUp starts a daemon with a rule that has learned everything, has it catch up once more, and
 // calls do before the first turn.
-func catchingUp(t *testing.T, do func(l *life, in *intake, get map[string]*object.Object)) (told []string) {
+func catchingUp(t *testing.T, do func(l *life, in *intake.Intake, get map[string]*object.Object)) (told []string) {
 	t.Helper()
 	l := newLife(t)
 	l.put("a", "1")
@@ -22,18 +23,17 @@ func catchingUp(t *testing.T, do func(l *life, in *intake, get map[string]*objec
 	e, stop := l.start(mapSource+aRule("r", ", delivery: every, resync: 1h"), h)
 	l.await(h, 2)
 	l.settled(e)
-	in := e.work().intakes[0]
-	in.informer.Visit(func(known iter.Seq[*object.Object]) {
+	in := e.work().Intakes[0]
+	in.Informer.Visit(func(known iter.Seq[*object.Object]) {
 		get := make(map[string]*object.Object)
 		for o := range known {
 			get[o.Name()] = o
 		}
-		in.beginCatchUp([]follow.Pupil{{Rule: 0}}, known, nil, false)
+		in.BeginCatchUp([]follow.Pupil{{Rule: 0}}, known, nil, false)
 		do(l, in, get)
 	})
-	l.holds("the rule has caught up", func() (is bool) {
-		in.informer.Visit(func(iter.Seq[*object.Object]) { is = !in.learns.isCatchingUp() })
-		return is
+	l.holds("the rule has caught up", func() bool {
+		return !in.IsCatchingUp()
 	})
 	l.quiet(e)
 	return stop()
@@ -45,23 +45,23 @@ func TestStepsBeforeTheTurn(t *testing.T) {
 	t.Parallel()
 	initial := []string{"r synced a →1", "r synced b →2"}
 	for name, c := range map[string]struct {
-		do   func(l *life, in *intake, get map[string]*object.Object)
+		do   func(l *life, in *intake.Intake, get map[string]*object.Object)
 		want []string
 	}{
-		"nothing": {func(*life, *intake, map[string]*object.Object) {}, []string{"r synced a →1", "r synced b →2"}},
-		"an update": {func(_ *life, in *intake, get map[string]*object.Object) {
+		"nothing": {func(*life, *intake.Intake, map[string]*object.Object) {}, []string{"r synced a →1", "r synced b →2"}},
+		"an update": {func(_ *life, in *intake.Intake, get map[string]*object.Object) {
 			in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: get["a"], Old: get["a"]}})
 		}, []string{"r synced a →1", "r synced b →2"}},
-		"a deletion": {func(_ *life, in *intake, get map[string]*object.Object) {
+		"a deletion": {func(_ *life, in *intake.Intake, get map[string]*object.Object) {
 			in.Take(source.Step{Delta: delta.Delta{Type: delta.Deleted, Object: get["a"]}})
 		}, []string{"r synced b →2"}},
-		"an object that comes": {func(_ *life, in *intake, get map[string]*object.Object) {
+		"an object that comes": {func(_ *life, in *intake.Intake, get map[string]*object.Object) {
 			c := object.FromIdentity("shop", "c", "uid", "9")
 			in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: c}})
 		}, []string{"r added c →", "r synced a →1", "r synced b →2"}},
-		"a round": {func(_ *life, in *intake, get map[string]*object.Object) {
+		"a round": {func(_ *life, in *intake.Intake, get map[string]*object.Object) {
 			d := delta.Delta{Type: delta.Synced, Object: get["a"], Round: 1 << 40}
-			in.Take(source.Step{Delta: d, Round: in.rules[0].Rounds})
+			in.Take(source.Step{Delta: d, Round: in.Rules[0].Rounds})
 		}, []string{"r synced a →1", "r synced a →1", "r synced b →2"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 	"testing"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/evaluate"
-	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
@@ -17,12 +16,11 @@ import (
 // is recorded, and the state can be written.
 func TestStepIsRecordedDespitePanics(t *testing.T) {
 	t.Parallel()
-	for name, sabotage := range map[string]func(*intake){
-		"in the evaluation": func(in *intake) {
-			in.evaluator = evaluate.New([]evaluate.Binding{{Rule: &in.rules[0].Rule.Rule}},
-				func(int) evaluate.Standing { panic("sabotage") }, evaluate.NewScope(object.NewDecoder(nil), object.NewDecoder(nil)))
+	for name, sabotage := range map[string]func(*intake.Intake){
+		"in the evaluation": func(in *intake.Intake) {
+			in.Rules[0] = nil
 		},
-		"in a lane": func(in *intake) { in.rules[0].lane = nil },
+		"in a lane": func(in *intake.Intake) { in.Rules[0].Lane = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +31,7 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 			var log strings.Builder
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			e, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store, Logger: logger})
-			if _, err := in.record.informer.Load(); err != nil {
+			if _, err := in.Saved(); err != nil {
 				t.Fatal(err)
 			}
 			sabotage(in)

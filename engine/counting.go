@@ -1,30 +1,8 @@
 package engine
 
 import (
-	"github.com/informd/informd/engine/count"
-	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/tally"
-	"github.com/informd/informd/engine/trail"
 )
-
-// newTally returns what counts the matches of a rule, or nil if the rule has no count.
-func (e *Engine) newTally(id string, c *rule.Count) *tally.Tally {
-	if e.store == nil {
-		return tally.New(id, c, nil)
-	}
-	return tally.New(id, c, e.store)
-}
-
-// countDecided counts an event that was decided at its delivery. It implements the Count of
-// dispatch.LaneOptions.
-func (r *runningRule) countDecided(d delta.Delta, m count.Mark) (goesOn bool) {
-	now := r.preparer.clock.Now()
-	if goesOn = r.tally.Add(d, m, now); !goesOn {
-		r.trails.changes.Add(d, trail.ByCount, now)
-	}
-	return goesOn
-}
 
 // restoreCounts restores what rules had counted when the state was saved, and forgets it for rules
 // whose count has changed since. It is called within a cut.
@@ -38,13 +16,13 @@ func (e *Engine) restoreCounts(notes map[noteID][]byte) {
 			saved[id.rule][id.name] = value
 		}
 	}
-	for _, r := range e.work().rules {
-		if r.tally.Restore(saved[r.id]) {
+	for _, r := range e.work().Rules {
+		if r.Tally.Restore(saved[r.ID]) {
 			continue
 		}
-		for name := range saved[r.id] {
-			e.store.DeleteNote(r.id, name)
+		for name := range saved[r.ID] {
+			e.store.DeleteNote(r.ID, name)
 		}
-		r.tally.Begin()
+		r.Tally.Begin()
 	}
 }

@@ -333,13 +333,13 @@ func TestCountAt(t *testing.T) {
 func TestManyWindows(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, mapSource+aRule("third", thrice))
-	r := e.work().rules[0]
+	r := e.work().Rules[0]
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
-	d, now := delta.Delta{Type: delta.Added, Object: o}, e.clock.Now()
+	d, now := delta.Delta{Type: delta.Added, Object: o}, e.parts.Clock.Now()
 	for n := range count.MaxWindows + 2 {
-		r.tally.Add(d, count.Mark{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
+		r.Tally.Add(d, count.Hit{Of: count.ValueOf(fmt.Sprint(n)), At: now}, now)
 	}
-	if r.tally.Full() == nil || r.tally.Full() != nil {
+	if r.Tally.Full() == nil || r.Tally.Full() != nil {
 		t.Error("Full is to report once that windows had to go")
 	}
 	if open := e.Status().Rules[0].Windows; open != count.MaxWindows {
@@ -362,8 +362,8 @@ kind: Rule
 metadata: {name: acts}
 spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {data: {size: "1"}}}}]}
 `)
-	r := e.work().rules[0]
-	if !r.knowsOwn {
+	r := e.work().Rules[0]
+	if !r.KnowsOwn {
 		t.Fatal("the rule does not recognize its own changes")
 	}
 	at := func(version int) *object.Object {
@@ -373,20 +373,20 @@ spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {d
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: at(to), Old: at(to - 1)}})
 	}
 	change(2)
-	e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
+	e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
 	change(3) // its own
 	change(4)
-	if n := r.lane.Stats().Waiting; n != 0 || r.lane.OwnChanges() != 1 {
-		t.Errorf("%d events go on, and %d changes are its own", n, r.lane.OwnChanges())
+	if n := r.Lane.Stats().Waiting; n != 0 || r.Lane.OwnChanges() != 1 {
+		t.Errorf("%d events go on, and %d changes are its own", n, r.Lane.OwnChanges())
 	}
-	end := e.acting.writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
+	end := e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
 	change(5) // perhaps its own
-	if n := r.lane.Stats().Waiting; n != 1 {
+	if n := r.Lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d changes wait, want the one that may be its own", n)
 	}
 	end("", "")
 	change(6)
-	if n := r.lane.Stats().Waiting; n != 2 {
+	if n := r.Lane.Stats().Waiting; n != 2 {
 		t.Errorf("%d events wait, want the third that counts besides", n)
 	}
 }
@@ -420,7 +420,7 @@ spec: {source: maps, prune: true, count: {times: 3, within: 1h}, actions: [{appl
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"1"}}`)
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Deleted, Object: o, Old: o}})
-	if n := e.work().rules[0].lane.Stats().Waiting; n != 1 {
+	if n := e.work().Rules[0].Lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d events wait, want the deletion", n)
 	}
 }

@@ -11,11 +11,17 @@
 //	  │ delivery.Delivery
 //	dispatch    one dispatcher per handler: prepares, sends, judges the answer, retries or gives up
 //
-// An intake takes the steps of one informer and commits their changes (intake.go). With a state, a
-// restart resumes from the last cut: package resume decides what the cut means for each rule
-// (restore.go, resuming.go). A rule that looks into other sources waits until those have settled
-// (waiting.go). A rule that has missed steps catches up, as package follow describes (learning.go,
-// catchup.go). What is attached to an event is looked up when it is handed over, and never kept.
+// This package is the engine as a whole: it begins (engine.go), resumes from the last cut of a state
+// (restore.go), goes on with another plan (reload.go) and ends; a Stepper drives it by hand
+// (stepping.go). Its rooms are
+//
+//	live     what runs for one rule, source, handler or metric
+//	intake   takes the steps of one informer, and has rules catch up that missed some
+//	running  puts live parts and intakes together for a plan
+//	acting   changes the cluster for rules and handlers
+//	admin    answers operators, and does what they ask
+//
+// What is attached to an event is looked up when it is handed over, and never kept.
 //
 // The engine knows handlers by the interface [Handler]. Whether a process stands behind one is not
 // its business. It counts and logs expressions that fail, each message at most once a minute per

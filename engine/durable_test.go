@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/admin"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/integration/apistub"
@@ -110,7 +112,7 @@ func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []stri
 }
 
 // startWith starts a daemon with any handler.
-func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
+func (l *life) startWith(manifests string, h live.Handler) (e *Engine, stop func()) {
 	l.t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -130,7 +132,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	if !l.keepsNothing {
 		store = l.open(log)
 	}
-	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
+	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]live.Handler{"record": h}, Options{
 		Logger: log, State: store, Clock: lifeClock{l}, GoneAfter: 100 * time.Millisecond,
 		catchUpTurn: l.catchUpTurn,
 	})
@@ -173,7 +175,7 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 	var since time.Time // until returned true
 	told, held := l.attempt(manifests, h, patience, func(e *Engine, told []string) bool {
 		status := e.Status()
-		if slices.ContainsFunc(status.Sources, func(s SourceStatus) bool { return !s.Ready }) {
+		if slices.ContainsFunc(status.Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
 			// A bookmark says that the server has sent everything. So a source that resumes need
 			// not wait for a second of silence.
 			l.server.Bookmark()
@@ -387,7 +389,7 @@ func TestWhatIsNotWrittenIsNotSaidToBeKept(t *testing.T) {
 	if told := stop(); len(told) == 0 || !e.Status().IsStopping {
 		t.Errorf("told %q; stopping: %v", told, e.Status().IsStopping)
 	}
-	if _, _, err := e.Reload(t.Context(), planOf(t, rules), map[string]Handler{"record": busy}); !errors.Is(err, ErrStopping) {
+	if _, _, err := e.Reload(t.Context(), planOf(t, rules), map[string]live.Handler{"record": busy}); !errors.Is(err, admin.ErrStopping) {
 		t.Errorf("a reload at the end: %v", err)
 	}
 }

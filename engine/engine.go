@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,28 +13,41 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rounds"
+	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/trail"
-	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler delivers the events of one Handler manifest.
-type Handler interface {
-	handler.Handler
-	// Ready blocks until the handler can take an event, or ctx ends.
-	Ready(ctx context.Context) error
-	// Limit returns how many events the handler takes at once, at least 1. The number may change.
-	// isProbe is what dispatch.Recipient says.
-	Limit() (n int, isProbe bool)
-	// Grown returns a channel that delivers a token when Limit has grown, other than by an answer.
-	Grown() <-chan struct{}
-}
+// What runs for a part of the plan says it in these words.
+type (
+	// Handler delivers the events of one Handler manifest.
+	Handler = live.Handler
+	// ExpressionFailure is a failed evaluation of an expression.
+	ExpressionFailure = live.ExpressionFailure
+	// Fault says what a failure comes from.
+	Fault = live.Fault
+)
+
+// The names and faults in reports: see package live.
+const (
+	OwnActions   = live.OwnActions
+	OnlyMetrics  = live.OnlyMetrics
+	OfExpression = live.OfExpression
+	OfObject     = live.OfObject
+	OfPast       = live.OfPast
+	OfBound      = live.OfBound
+	OfInformd    = live.OfInformd
+)
 
 // Cluster says how to reach the API server.
 type Cluster struct {
@@ -75,30 +87,21 @@ type Options struct {
 	Stepping *Stepping
 }
 
-// Engine runs a plan, and can change to another one: see Reload. It has more than a dozen fields
-// because all parts of the engine meet here.
+// Engine runs a plan, and can change to another one: see Reload. Operators' questions and requests go to
+// its Desk.
 type Engine struct {
+	*admin.Desk
 	log       *slog.Logger
-	clock     clock.PassiveClock
-	options   Options
-	informers *source.Informers
-	acting    *acting
+	store     *state.Store // nil if nothing is kept
 	dead      *dispatch.LetterBox
-	moments   *rounds.Moments // of all intakes
-	store     *state.Store    // nil if nothing is kept
-	stepping  *Stepping       // nil if Run drives the engine
-	server    string          // the API server's address
-	trail     trail.Counter
-	began     time.Time   // when New made it
-	restored  atomic.Bool // the saved state has been loaded
-	// ended says that operators' requests are refused. It is set before the state's last write
-	// begins, and read within a cut. So that write has every request that was accepted.
-	ended atomic.Bool
-	// stopping says that Run has begun to stop: nothing new is delivered.
-	stopping atomic.Bool
+	informers *source.Informers
+	server    string    // the API server's address
+	stepping  *Stepping // nil if Run drives the engine
 
-	present   atomic.Pointer[work] // see work
-	coming    atomic.Pointer[work] // the next one, while a Reload carries it out; see maker, target
+	parts     running.Parts
+	present   running.Present
+	phase     running.Phase
+	trail     trail.Counter
 	tasks     tasks
 	reloading sync.Mutex // held while the work changes
 	// floor is the least occasion of a new rule. Run sets it before it follows anything; then it is
@@ -109,7 +112,7 @@ type Engine struct {
 // New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.
 // handlers has one Handler for each handler of the plan. An error names what is missing or cannot
 // be used.
-func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) (*Engine, error) {
+func New(p *plan.Plan, cluster Cluster, handlers map[string]live.Handler, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -122,35 +125,66 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		return nil, err
 	}
 	e := &Engine{
-		log: o.Logger, clock: o.Clock, options: o, informers: all, store: o.State,
-		stepping: o.Stepping, server: cluster.Config.Host, began: o.Clock.Now(),
+		log: o.Logger, store: o.State, informers: all, server: cluster.Config.Host, stepping: o.Stepping,
 	}
 	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
-		letters.Store = letterStore{o.State, e}
+		letters.Store = letterStore{o.State, &e.present}
 	}
 	e.dead = dispatch.NewLetterBox(letters)
-	o.Acted = e.observe(o.Acted)
-	if e.acting, err = newActing(cluster, o); err != nil {
+	if e.parts, err = e.newParts(cluster, o); err != nil {
 		return nil, err
 	}
-	e.moments = rounds.NewMoments(e.clock.Now)
-	next, err := e.build(p, handlers, nil)
+	e.Desk = admin.New(&e.parts, &e.phase, e.dead)
+	e.phase.Loaded.Store(e.store == nil)
+	next, err := e.parts.Build(p, handlers, nil)
 	if err != nil {
 		return nil, err
 	}
-	e.present.Store(next)
-	for _, in := range next.intakes {
-		in.isNew = false
-		in.waits.Count()
-		in.gauges.Begin()
-		in.informer.Consume(in, in.Timetables()...)
+	e.present.Take(next)
+	for _, in := range next.Intakes {
+		in.Consume()
 	}
 	return e, nil
 }
 
+// newParts returns what all works of the engine are made of.
+func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
+	act := acting.Options{
+		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery, Logger: o.Logger, Clock: o.Clock,
+		Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
+	}
+	if o.Stepping != nil {
+		act.Perform = o.Stepping.Perform
+	}
+	acts, err := acting.New(act)
+	if err != nil {
+		return running.Parts{}, err
+	}
+	parts := running.Parts{
+		Logger: o.Logger, Clock: o.Clock, Store: o.State, Acting: acts, Trail: &e.trail, Present: &e.present,
+		Intake: intake.Options{
+			Clock: o.Clock, Informers: e.informers, Moments: rounds.NewMoments(o.Clock.Now), Store: o.State, Dead: e.dead,
+			Turn: o.catchUpTurn, IsStepped: o.Stepping != nil,
+		},
+		Dispatch: dispatch.Options{
+			Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Attempted: o.Delivered,
+			DrainTimeout: o.DrainTimeout, ActsDry: o.DryRun,
+		},
+		Letters: o.Stepping.letters(e.dead), Adapt: o.Stepping.keepAll, Failed: o.Stepping.failed,
+	}
+	if o.State != nil {
+		parts.Dispatch.Journal = o.State
+	}
+	o.Stepping.step(&parts.Dispatch)
+	return parts, nil
+}
+
 // work returns the plan at work.
-func (e *Engine) work() *work { return e.present.Load() }
+func (e *Engine) work() *running.Work { return e.present.Work() }
+
+// rule returns the rule with that name, or nil.
+func (e *Engine) rule(name string) *live.Rule { return e.work().Rule(name) }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, and lets
 // deliveries in flight end within Options.DrainTimeout. It returns nil when every goroutine that it
@@ -160,15 +194,15 @@ func (e *Engine) work() *work { return e.present.Load() }
 // belongs to that cluster, Run resumes from it. It returns an error if the cluster cannot be
 // identified. Run is called once.
 func (e *Engine) Run(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { e.stopping.Store(true) })()
+	defer context.AfterFunc(ctx, func() { e.phase.Stopping.Store(true) })()
 	undelivered := 0
 	err := e.restore(ctx)
 	stop := e.write(ctx)
 	if err == nil {
-		e.restored.Store(true)
+		e.phase.Loaded.Store(true)
 		undelivered = e.follow(ctx)
 	}
-	e.ended.Store(true)
+	e.phase.Ended.Store(true)
 	err = errors.Join(err, stop())
 	e.logUndelivered(undelivered)
 	return err
@@ -203,47 +237,36 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 	}
 }
 
-// changed returns the intakes with rules that catch up from the first step on, before any step.
-func (e *Engine) changed() (out []*intake) {
-	for _, in := range e.work().intakes {
-		if len(in.learns.catchUps) > 0 {
-			out = append(out, in)
-		}
-	}
-	return out
-}
-
 // follow is the part of Run after the state was restored. It returns how many deliveries wait at
 // the end.
 func (e *Engine) follow(ctx context.Context) (undelivered int) {
 	e.reloading.Lock()
 	wait := e.tasks.begin(ctx)
-	for _, in := range e.changed() {
-		held := in.learns.catchUps[0].held
-		e.tasks.start(func(ctx context.Context) { in.catchUpSettled(ctx, held) })
+	for _, in := range e.work().Intakes {
+		if then := in.OnceSettled(); then != nil {
+			e.tasks.start(then)
+		}
 	}
 	// Start is called here, so that Run starts no informer that a Reload has not configured yet.
 	e.informers.Start()
 	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
 	now := e.work()
-	for _, w := range now.waiting {
-		w.end = e.tasks.start(w.run)
+	for _, w := range now.Waiting {
+		w.End = e.tasks.start(w.Run)
 	}
-	for _, r := range now.rules {
-		r.pruning.start(&e.tasks)
+	for _, r := range now.Rules {
+		r.Pruning.Start(e.tasks.start)
 	}
-	for _, d := range now.dispatchers {
-		d.end = e.tasks.start(d.run)
+	for _, d := range now.Dispatchers {
+		d.End = e.tasks.start(d.Deliver)
 	}
 	e.reloading.Unlock()
 	wait()
 	e.reloading.Lock() // a Reload that has begun gets to its end
 	defer e.reloading.Unlock()
-	for _, r := range e.work().rules {
-		stats := r.lane.Stats()
-		gathered, _ := r.lane.Gathered()
-		undelivered += stats.Waiting + stats.Away + gathered
-		r.lane.Close()
+	for _, r := range e.work().Rules {
+		undelivered += r.Undelivered()
+		r.Lane.Close()
 	}
 	return undelivered
 }
@@ -278,7 +301,7 @@ func (t *tasks) check() error {
 	case t.ctx == nil:
 		return ErrNotRunning
 	case t.ctx.Err() != nil:
-		return ErrStopping
+		return admin.ErrStopping
 	}
 	return nil
 }
@@ -288,7 +311,7 @@ func (t *tasks) within(ctx context.Context) (_ context.Context, release func()) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(t.ctx, func() { cancel(ErrStopping) })
+	stop := context.AfterFunc(t.ctx, func() { cancel(admin.ErrStopping) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -318,16 +341,16 @@ func (t *tasks) start(run func(context.Context)) (end func()) {
 // Wake makes the informers look at Options.Clock, which somebody has set. Otherwise they do so
 // within half a minute.
 func (e *Engine) Wake() {
-	for _, in := range e.work().intakes {
-		in.informer.Wake()
+	for _, in := range e.work().Intakes {
+		in.Informer.Wake()
 	}
 }
 
 // Source returns the cache of a source, with its indexes.
 func (e *Engine) Source(name string) (view *source.Source, ok bool) {
-	for _, s := range e.work().sources {
+	for _, s := range e.work().Sources {
 		if s.Name == name && !s.IsRule() {
-			return s.view, true
+			return s.View, true
 		}
 	}
 	return nil, false

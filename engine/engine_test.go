@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/integration/apistub"
@@ -77,12 +78,12 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 var secrets = object.Secrets
 
 // run starts an engine on the manifests, and stops it at the end of the test.
-func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {
+func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]live.Handler) *Engine {
 	t.Helper()
 	return runWith(t, server, manifests, handlers, Options{})
 }
 
-func runWith(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler, o Options) *Engine {
+func runWith(t testing.TB, server *apistub.Server, manifests string, handlers map[string]live.Handler, o Options) *Engine {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -141,7 +142,7 @@ spec:
   handler: record
   where: object.data.size != nil
   payload: [event, old.data.size, object.data.size, 'map(byIndex("bySize", object.data.size), .metadata.name)']
-`, map[string]Handler{"record": record})
+`, map[string]live.Handler{"record": record})
 	record.await(t, 1)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"b"},"data":{"size":"1"}}`)
 	record.await(t, 2)
@@ -195,7 +196,7 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: fine}
 spec: {source: maps, handler: record, payload: object.data.text}
-`, map[string]Handler{"record": record})
+`, map[string]live.Handler{"record": record})
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"poison"},"data":{"text":"x"}}`)
 	record.await(t, 1)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"good"},"data":{"text":"y"}}`)
@@ -234,7 +235,7 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: texts}
 spec: {source: maps, handler: record, payload: object.data.text}
-`, map[string]Handler{"record": record})
+`, map[string]live.Handler{"record": record})
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a","labels":{"x":"y"}},"data":{"text":"hello","large":"never read"}}`)
 	if got := record.await(t, 1); got[0] != `texts added a "hello"` && got[0] != `texts synced a "hello"` {
 		t.Errorf("delivered %q", got)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -19,23 +21,23 @@ import (
 )
 
 // idle returns an engine that does not run, and the intake of its one informer.
-func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake) {
+func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake.Intake) {
 	t.Helper()
 	return idleWith(t, manifests, Options{})
 }
 
-func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake) {
+func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake.Intake) {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, o)
+	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]live.Handler{"record": newRecorder()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, p.Informers[0], e.work().intakes[0]
+	return e, p.Informers[0], e.work().Intakes[0]
 }
 
 func configMap(t testing.TB, text string) *object.Object {
@@ -120,19 +122,19 @@ kind: Rule
 metadata: {name: panics}
 spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 `)
-	for _, r := range in.rules {
+	for _, r := range in.Rules {
 		if r.Name == "panics" {
-			r.caches.Own.Cache = brokenCache{}
+			r.Preparer.Changes.Own.Cache = brokenCache{}
 		}
 	}
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
 	for range 2 {
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
 	}
-	if got := e.rule("panics").failures.count.Load(); got != 2 {
+	if got := e.rule("panics").Failures.Errors(); got != 2 {
 		t.Errorf("%d failures of the rule that panics, want 2", got)
 	}
-	if got := e.rule("small").matches.Load(); got != 2 {
+	if got := e.rule("small").Matches.Load(); got != 2 {
 		t.Errorf("%d matches of another rule, want 2", got)
 	}
 }
@@ -165,7 +167,7 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: color}
 spec: {source: colors, handler: record, payload: 'len(byIndex("by", "1"))'}
-`, map[string]Handler{"record": record})
+`, map[string]live.Handler{"record": record})
 	got := slices.Sorted(slices.Values(record.await(t, 2)))
 	if want := []string{"color synced a 0", "size synced a 1"}; !slices.Equal(got, want) {
 		t.Errorf("delivered %q, want %q", got, want)

@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
 )
 
@@ -19,52 +16,6 @@ import (
 // the record also says up to which number of a delivery the former name counts. See
 // [delivery.Former].
 
-// became returns the running rule that a rule of another plan goes on with, or nil.
-func (w *work) became(r *plan.Rule) *runningRule {
-	if old := w.rule(r.Name); old != nil || r.Former == "" {
-		return old
-	}
-	if old := w.rule(r.Former); old != nil && old.resource() == object.ResourceName(r.Source.Resource) {
-		return old
-	}
-	return nil
-}
-
-// successor returns the rule that old has become in w, whose plan is the next one. It is nil if old
-// is gone.
-func (w *work) successor(old *runningRule) *runningRule {
-	for _, r := range w.rules {
-		if r == old || r.before == old {
-			return r
-		}
-	}
-	// about another resource now
-	if r := w.rule(old.Name); r != nil && r.before == nil {
-		return r
-	}
-	return nil
-}
-
-// newID returns the id of a rule that takes the place of old, or is new if old is nil.
-func (b *builder) newID(r *plan.Rule, old *runningRule) string {
-	if old != nil {
-		return old.id
-	}
-	return freeID(r.Name, func(id string) bool {
-		is := b.before.byID(id)
-		return is != nil && is.Name != r.Name || b.next.byID(id) != nil
-	})
-}
-
-// freeID returns an id for a new rule. It is the rule's name unless a renamed rule has that.
-func freeID(name string, isTaken func(id string) bool) string {
-	id := name
-	for n := 2; isTaken(id); n++ {
-		id = fmt.Sprintf("%s#%d", name, n) // no name of a rule
-	}
-	return id
-}
-
 // identify gives the rules the ids under which the state has them. saved are its rules, by id.
 func (e *Engine) identify(saved map[string]state.RuleMemory) {
 	named := make(map[string]string, len(saved)) // ids, by name
@@ -72,44 +23,28 @@ func (e *Engine) identify(saved map[string]state.RuleMemory) {
 	for id, r := range saved {
 		named[r.Name], taken[id] = id, true
 	}
-	ids := make(map[*runningRule]string) // those that change
-	for _, r := range e.work().rules {
+	ids := make(map[*live.Rule]string) // those that change
+	for _, r := range e.work().Rules {
 		id, ok := named[r.Name]
 		if !ok && r.Former != "" {
 			id, ok = named[r.Former]
-			ok = ok && saved[id].Resource == r.resource()
+			ok = ok && saved[id].Resource == r.Resource()
 		}
 		if !ok {
-			id = freeID(r.Name, func(id string) bool { return taken[id] })
+			id = running.FreeID(r.Name, func(id string) bool { return taken[id] })
 			taken[id] = true
 		}
-		if id != r.id {
+		if id != r.ID {
 			ids[r] = id
 		}
 	}
 	for r := range ids { // another rule may get this id
-		e.store.ForgetLane(r.id)
-		e.store.ForgetLane(gatheredLane(r.id))
+		r.ForgetLanes()
 	}
 	for r, id := range ids {
-		e.setID(r, id)
-	}
-}
-
-// setID changes the id of a rule that is not at work yet.
-func (e *Engine) setID(r *runningRule, id string) {
-	r.id, r.memory.id = id, id
-	if r.pruning != nil {
-		r.pruning.rule.ID = id
-	}
-	r.tally.SetID(id)
-	r.laneStore.lane = e.store.Lane(id, state.LaneOptions{Secret: r.preparer.IsSecret()})
-	if r.gathered != nil {
-		r.gathered.lane = e.gatheredIn(r)
-	}
-	for _, in := range e.work().intakes {
-		if i := slices.Index(in.rules, r); i >= 0 {
-			in.evaluator.SetID(i, id)
+		r.SetID(id)
+		for _, in := range e.work().Intakes {
+			in.SetID(r, id)
 		}
 	}
 }
@@ -118,13 +53,13 @@ func (e *Engine) setID(r *runningRule, id string) {
 // on their new deliveries have ids with the new name.
 func (e *Engine) takeNames(from loaded) {
 	defer e.begin()()
-	for _, r := range e.work().rules {
-		was, ok := from.rules[r.id]
-		if !ok || was.Resource != r.resource() { // its records were dropped
+	for _, r := range e.work().Rules {
+		was, ok := from.rules[r.ID]
+		if !ok || was.Resource != r.Resource() { // its records were dropped
 			continue
 		}
 		var last uint64
-		for _, k := range from.waiting[r.id] {
+		for _, k := range from.waiting[r.ID] {
 			last = max(last, k.Last)
 		}
 		var former []delivery.Former
@@ -133,15 +68,15 @@ func (e *Engine) takeNames(from loaded) {
 				former = append(former, f)
 			}
 		}
-		r.lane.Renamed(former)
+		r.Lane.Renamed(former)
 		if was.Name != r.Name {
-			r.lane.Rename(was.Name)
+			r.Lane.Rename(was.Name)
 			e.dead.Rename(was.Name, r.Name)
-			was.Name, was.Former = r.Name, r.lane.Former()
+			was.Name, was.Former = r.Name, r.Lane.Former()
 			e.store.PutRule(was)
 			e.log.Info("the rule was renamed: it goes on with what it had under its former name",
 				"rule", r.Name, "formerly", r.Former)
 		}
-		r.memory.former = r.lane.Former()
+		r.Memory.SetFormer(r.Lane.Former())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -26,7 +27,7 @@ func (e *Engine) waiting(rule string) int {
 	if r == nil {
 		return -1
 	}
-	return r.undelivered()
+	return r.Undelivered()
 }
 
 // A renamed rule goes on with what the rule of the former name had: nothing comes as Synced, what
@@ -272,11 +273,11 @@ func (l *life) followed(e *Engine) {
 	l.t.Helper()
 	l.holds("all changes are known, and nothing is due", func() bool {
 		l.server.Bookmark()
-		now, status, version := e.clock.Now(), e.Status(), l.server.ResourceVersion()
-		isBehind := func(s SourceStatus) bool {
+		now, status, version := e.parts.Clock.Now(), e.Status(), l.server.ResourceVersion()
+		isBehind := func(s admin.SourceStatus) bool {
 			return !s.Ready || s.Pending > 0 || s.ResourceVersion != version
 		}
-		isDue := func(r RuleStatus) bool {
+		isDue := func(r admin.RuleStatus) bool {
 			return r.Pending > 0 && !r.NextDue.After(now) ||
 				!r.Paused && r.Queue.Waiting+r.Queue.Away+r.Queue.InFlight > 0
 		}

@@ -13,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -65,7 +67,7 @@ func TestLetters(t *testing.T) {
 		return handler.Reject(errors.New("not today"))
 	}
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"text":"x"}}`)
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 
 	letters := awaitLetters(t, e, 2)
 	text, whole := letters[0], letters[1]
@@ -95,7 +97,7 @@ func TestLetters(t *testing.T) {
 	}
 	awaitLetters(t, e, 0)
 	for _, do := range []func(string) error{e.RetryLetter, e.DropLetter} {
-		if err := do(whole.ID); !errors.Is(err, ErrNotFound) {
+		if err := do(whole.ID); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("a letter that was dropped or retried: %v", err)
 		}
 	}
@@ -108,18 +110,18 @@ func TestLetterWithoutARule(t *testing.T) {
 	record := newRecorder()
 	record.answer = func(handler.Event) error { return handler.Reject(nil) }
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	letter := awaitLetters(t, e, 2)[0]
 	letter.ID, letter.Rule = strings.Replace(letter.ID, "text/", "gone/", 1), "gone"
 	if _, err := e.dead.Add(letter); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := e.RetryLetter(letter.ID); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `no rule "gone"`) {
+	if err := e.RetryLetter(letter.ID); err == nil || errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), `no rule "gone"`) {
 		t.Errorf("retry: %v", err)
 	}
 	awaitLetters(t, e, 3) // it is still there
-	if err := e.RetryLetter("gone/other"); !errors.Is(err, ErrNotFound) {
+	if err := e.RetryLetter("gone/other"); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("an unknown letter: %v", err)
 	}
 	if err := e.DropLetter(letter.ID); err != nil {
@@ -132,7 +134,7 @@ func TestSetPaused(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	if err := e.SetPaused("whole", true); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +157,7 @@ func TestSetPaused(t *testing.T) {
 	if got := record.await(t, 2); !strings.HasPrefix(got[1], "whole ") {
 		t.Errorf("delivered %q", got)
 	}
-	if err := e.SetPaused("hole", true); !errors.Is(err, ErrNotFound) {
+	if err := e.SetPaused("hole", true); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("pausing an unknown rule: %v", err)
 	}
 }
@@ -191,13 +193,13 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			l.put("a", "text that is neither true nor false")
 			e, stop := l.start(manifests, new(teller))
 			defer stop()
-			for deadline := time.Now().Add(patience); !e.hasLetters() && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(patience); !e.phase.Loaded.Load() && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			letters := awaitLetters(t, e, 2)
 			c.change(l)
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-				now, there := e.rule("acts").view.Get("shop", "a")
+				now, there := e.rule("acts").Own.View.Get("shop", "a")
 				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Delta.Object.ResourceVersion() {
 					break
 				}
@@ -206,8 +208,8 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 				}
 			}
 			// A deletion of long ago prunes nothing of an object that exists again.
-			p := e.rule("acts").preparer
-			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.of(letters[0].Key)); ok != (c.acts && !c.adds) {
+			p := e.rule("acts").Preparer
+			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.Failures.Of(letters[0].Key)); ok != (c.acts && !c.adds) {
 				t.Errorf("AsItIs of a deletion: ok is %v", ok)
 			}
 			left := 0
@@ -222,8 +224,8 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			}
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				waits := 0
-				for _, r := range e.work().rules {
-					stats := r.lane.Stats()
+				for _, r := range e.work().Rules {
+					stats := r.Lane.Stats()
 					waits += stats.Waiting + stats.InFlight
 				}
 				if waits == 0 {
@@ -311,7 +313,7 @@ func TestRetryRule(t *testing.T) {
 	record.answer = func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("busy")) }
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"b"}}`)
-	e := run(t, server, strings.Replace(mapSource+aRule("r", ""), "attempts: 2", "attempts: 9", 1), map[string]Handler{"record": record})
+	e := run(t, server, strings.Replace(mapSource+aRule("r", ""), "attempts: 2", "attempts: 9", 1), map[string]live.Handler{"record": record})
 	delayed := func() bool { return e.Status().Rules[0].Queue.Delayed == 2 }
 	record.await(t, 2)
 	poll(t, "both to wait", delayed)
@@ -328,10 +330,10 @@ func TestRetryRule(t *testing.T) {
 	record.await(t, 5)
 	poll(t, "both to wait", delayed)
 	_, err := e.RetryRule("r", "shop/c")
-	if none, ok := errors.AsType[*NotWaitingError](err); !ok || len(none.Waiting) != 2 {
+	if none, ok := errors.AsType[*admin.NotWaitingError](err); !ok || len(none.Waiting) != 2 {
 		t.Errorf("of another object: %v", err)
 	}
-	if _, err := e.RetryRule("q", ""); !errors.Is(err, ErrNotFound) {
+	if _, err := e.RetryRule("q", ""); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("of no rule: %v", err)
 	}
 	if err := e.SetPaused("r", true); err != nil {
@@ -357,7 +359,7 @@ func TestStatusWhileTheStateIsNotLoaded(t *testing.T) {
 	})
 	e, stop := l.start(mapSource+aRule("r", ""), new(teller))
 	defer stop()
-	if _, err := e.Letters(); !e.Status().IsLoading || !errors.Is(err, errNotRestored) {
+	if _, err := e.Letters(); !e.Status().IsLoading || !errors.Is(err, admin.ErrNotRestored) {
 		t.Errorf("the state counts as loaded: %v", err)
 	}
 	away.Store(false)

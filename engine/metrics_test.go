@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 )
@@ -35,7 +37,7 @@ func (l *life) measures(e *Engine, want ...string) {
 	want = slices.Sorted(slices.Values(want))
 	var got []string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		isCounted := !slices.ContainsFunc(e.Status().Metrics, func(s MetricStatus) bool { return s.Counts })
+		isCounted := !slices.ContainsFunc(e.Status().Metrics, func(s admin.MetricStatus) bool { return s.Counts })
 		if got = series(e); isCounted && slices.Equal(got, want) {
 			return
 		}
@@ -90,7 +92,7 @@ func TestMetrics(t *testing.T) {
 	if told := h.since(); len(told) > 0 {
 		t.Errorf("a rule with metrics alone has delivered %q", told)
 	}
-	if rules := e.Status().Rules; rules[0].Handler != OnlyMetrics || rules[1].Queue.Waiting != 0 {
+	if rules := e.Status().Rules; rules[0].Handler != live.OnlyMetrics || rules[1].Queue.Waiting != 0 {
 		t.Errorf("%+v", rules)
 	}
 	stop()
@@ -328,7 +330,7 @@ func (r *recount) reloads() {
 	r.t.Helper()
 	r.holds("the engine reloads", func() bool {
 		_, err := r.reload(r.engine, r.manifests(), &teller{})
-		if err != nil && !errors.Is(err, ErrNotRunning) && !errors.Is(err, ErrStopping) {
+		if err != nil && !errors.Is(err, ErrNotRunning) && !errors.Is(err, admin.ErrStopping) {
 			r.t.Fatal(err)
 		}
 		return err == nil

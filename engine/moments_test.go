@@ -159,13 +159,13 @@ func TestMissedMomentsSeeWhatAnsweredOnesChange(t *testing.T) {
 	e, stop = l.start(rules, h)
 	l.await(h, 1)
 	l.holds("the evening is answered", func() bool {
-		return !e.work().rules[0].lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
+		return !e.work().Rules[0].Lane.Holds(delta.Key{Namespace: "shop", Name: "a"})
 	})
 	l.server.Fail(nil)
 	l.settled(e)
 	time.Sleep(100 * time.Millisecond) // the morning would be over
 	l.put("a", "0")
-	l.holds("the morning is over", func() bool { return e.moments.Due() == 0 })
+	l.holds("the morning is over", func() bool { return e.parts.Intake.Moments.Due() == 0 })
 	l.await(h, 2)
 	stop()
 	l.expectAbout(h, "up", "synced a →0")
@@ -330,7 +330,7 @@ func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
 				l.server.Fail(forbid("/configmaps"))
 				e, stop = l.start(mapSource+after, h)
 				l.holds("the source has trouble", func() bool {
-					state, _ := e.work().intakes[0].informer.State()
+					state, _ := e.work().Intakes[0].Informer.State()
 					return state == source.Forbidden
 				})
 				stop()
@@ -338,7 +338,7 @@ func TestNewRulesDoNotJoinMissedMoments(t *testing.T) {
 			}
 			l.at(0, 10, 0)
 			e, stop = l.start(mapSource+after, h)
-			l.holds("the moment is over", func() bool { return e.moments.Due() == 0 })
+			l.holds("the moment is over", func() bool { return e.parts.Intake.Moments.Due() == 0 })
 			l.await(h, 1)
 			l.expectAbout(h, "old", "synced a →1")
 			l.expectAbout(h, "new")
@@ -418,7 +418,7 @@ func TestInterruptedMomentBeforeSkippedOnes(t *testing.T) {
 	e, stop := l.start(rules, h)
 	l.settled(e)
 	const interrupted = 1893571200
-	e.work().intakes[0].Round(e.work().rules[0].Rounds, interrupted, false) // it begins, and is killed before the first event
+	e.work().Intakes[0].Round(e.work().Rules[0].Rounds, interrupted, false) // it begins, and is killed before the first event
 	stop()
 	again := new(teller)
 	l.at(2, 9, 0)

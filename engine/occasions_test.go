@@ -130,9 +130,9 @@ func TestIDsAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.holds("both are told", func() bool { _, ids := h.inOrder(); return len(ids) >= 2 })
-	e.rule("r").memory.know(e.work().intakes[0].id, `object.data.size != "2"`) // as if not learned
+	e.rule("r").Memory.Know(e.work().Intakes[0].ID, `object.data.size != "2"`) // as if not learned
 	end := e.begin()
-	e.rule("r").memory.loaded()
+	e.rule("r").Memory.Loaded()
 	end()
 	_, ids := h.inOrder()
 	first := slices.Compact(slices.Sorted(slices.Values(ids)))

@@ -12,15 +12,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/running"
+	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
 // hasResumed reports whether a rule follows its informers, and its source has synced.
-func hasResumed(e *Engine, r *runningRule) bool {
-	return r.view.HasSynced() && !r.lane.Paused() && !isHeld(e.work(), r)
+func hasResumed(e *Engine, r *live.Rule) bool {
+	return r.Own.View.HasSynced() && !r.Lane.Paused() && !running.IsHeld(e.work(), r)
 }
 
 // An orphan's source object that has come meanwhile is not deleted.
@@ -30,7 +34,7 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 	l.put("a", "1")
 	h := new(teller)
 	e, stop := l.start(mapSource+aRule("r", `, prune: true, actions: [{if: object.data.size == "9", apply: {resource: v1/secrets, object: {metadata: {name: copy, namespace: shop}}}}]`), h)
-	for deadline := time.Now().Add(patience); e.rule("r").lane.Stats().InFlight > 0 || len(e.rule("r").view.List("", nil)) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); e.rule("r").Lane.Stats().InFlight > 0 || len(e.rule("r").Own.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
@@ -40,10 +44,10 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
-	if told := e.depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
+	if told := e.present.Depart(t.Context(), r, gone); len(told) != 2 || told[gone[0]] {
 		t.Errorf("told %v", told)
 	}
-	for r.lane.Stats().Waiting+r.lane.Stats().InFlight > 0 {
+	for r.Lane.Stats().Waiting+r.Lane.Stats().InFlight > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	l.expect(stop(), "r synced a →1", "r deleted b →", "r deleted c →")
@@ -64,11 +68,11 @@ spec:
 func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	t.Parallel()
 	e, _, _ := idle(t, pruningRule)
-	p := e.rule("r").preparer
+	p := e.rule("r").Preparer
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	exists, failure := false, error(nil)
-	p.exists = func(context.Context, delta.Key) (bool, error) { return exists, failure }
-	draft := delivery.Draft{Delta: p.pruning.rule.Orphaned(key)}
+	p.Exists = func(context.Context, delta.Key) (bool, error) { return exists, failure }
+	draft := delivery.Draft{Delta: p.Pruning.Rule.Orphaned(key)}
 	isPrune := func(all []handler.Action) bool { return len(slices.DeleteFunc(all, action.IsBreak)) == 1 }
 	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || !isPrune(got.Actions) {
 		t.Errorf("gone: prepared %+v, %v, want a prune", got, err)
@@ -110,20 +114,20 @@ func TestOrphansOfABusyRule(t *testing.T) {
 		}
 	}
 	key := delta.Key{Namespace: "shop", Name: "a"}
-	await("the rule does not act", func() bool { return hasResumed(e, r) && r.lane.Stats().Delayed == 1 })
+	await("the rule does not act", func() bool { return hasResumed(e, r) && r.Lane.Stats().Delayed == 1 })
 	copied := map[string]any{"metadata": map[string]any{
 		"namespace": "shop", "name": "a-copy",
-		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.preparer.Mark(key)},
+		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.Preparer.Mark(key)},
 		"annotations":   map[string]any{"informd.dev/source-object": "v1/configmaps shop/a"},
 		"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
 	}}
 	l.server.Apply(secrets, copied)
 	l.put("a", "2")
 	await("the rule does not lose the object", func() bool {
-		is, ok := r.view.Get("shop", "a")
-		return ok && !r.preparer.Selects(is, time.Now())
+		is, ok := r.Own.View.Get("shop", "a")
+		return ok && !r.Preparer.Selects(is, time.Now())
 	})
-	found, err := r.pruning.orphans.Look(t.Context())
+	found, err := r.Pruning.Orphans.Look(t.Context())
 	if err != nil || len(found.Left) != 0 || !found.IsBusy || found.Pruning {
 		t.Errorf("found %+v, %v, want that the rule is busy", found, err)
 	}
@@ -142,15 +146,15 @@ func TestStatusOfALongPrune(t *testing.T) {
 	})
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	e, stop := l.start(pruningRule, new(teller))
-	for i := range 2 * longPrune {
+	for i := range 2 * acting.LongPrune {
 		l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
 			"namespace": "shop", "name": fmt.Sprint("copy-", i),
-			"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": e.rule("r").preparer.Mark(key)},
+			"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": e.rule("r").Preparer.Mark(key)},
 			"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
 		}})
 	}
 	l.put("a", "1")
-	for deadline := time.Now().Add(patience); len(e.rule("r").view.List("", nil)) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(e.rule("r").Own.View.List("", nil)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
@@ -188,7 +192,7 @@ func TestOrphansOverARestart(t *testing.T) {
 			if err := e.SetPaused("r", true); err != nil {
 				t.Fatal(err)
 			}
-			if told := e.depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.lane.Holds(key) {
+			if told := e.present.Depart(t.Context(), r, []delta.Key{key}); !told[key] || !r.Lane.Holds(key) {
 				t.Fatalf("told %v", told)
 			}
 			stop()
@@ -196,9 +200,9 @@ func TestOrphansOverARestart(t *testing.T) {
 			defer stop()
 			r = e.rule("r")
 			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-				found, err := r.laneStore.Load(key, 0, 9, 1<<20)
+				found, err := e.store.Lane(r.ID, state.LaneOptions{}).Load(key, 0, 9, 1<<20)
 				if err == nil && len(found) == 1 {
-					if !r.pruning.rule.IsOrphaned(found[0].Value.Delta) {
+					if !r.Pruning.Rule.IsOrphaned(found[0].Value.Delta) {
 						t.Errorf("found %+v", found[0].Value.Delta)
 					}
 					return

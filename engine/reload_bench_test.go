@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/integration/bench/fleet"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -71,7 +72,7 @@ func BenchmarkReload(b *testing.B) {
 	h := &stopwatch{sent: make(map[string]time.Time)}
 	e, stop := l.startWith(manifests("none"), h)
 	defer stop()
-	for slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready }) {
+	for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithCancel(b.Context())

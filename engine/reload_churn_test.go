@@ -10,6 +10,7 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -84,7 +85,7 @@ func TestReloadWhileTheEngineStops(t *testing.T) {
 		reloaded.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			_, ended, err := e.Reload(ctx, planOf(t, after), map[string]Handler{"record": h})
+			_, ended, err := e.Reload(ctx, planOf(t, after), map[string]live.Handler{"record": h})
 			if err == nil {
 				ended()
 			}
@@ -92,9 +93,9 @@ func TestReloadWhileTheEngineStops(t *testing.T) {
 		time.Sleep(time.Duration(n) * 20 * time.Microsecond)
 		stop()
 		reloaded.Wait()
-		for _, r := range e.work().rules {
+		for _, r := range e.work().Rules {
 			end := e.begin()
-			if isOpen := r.lane.Redrive(delivery.Letter{Delta: d}); isOpen {
+			if isOpen := r.Lane.Redrive(delivery.Letter{Delta: d}); isOpen {
 				t.Errorf("rule %s: its lane goes on", r.Name)
 			}
 			end()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -37,7 +38,7 @@ func TestCommandWhileARuleIsReplaced(t *testing.T) {
 		if _, err := e.RetryRule("r", ""); err == nil || !strings.Contains(err.Error(), "paused") {
 			t.Errorf("retry: %v, want one that says paused", err)
 		}
-		if err := e.SetPaused("gone", true); !errors.Is(err, ErrNotFound) {
+		if err := e.SetPaused("gone", true); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("pause of a rule that is gone: %v", err)
 		}
 	}
@@ -115,10 +116,10 @@ func TestCommandsBesideReloads(t *testing.T) {
 	on := func(command func(rule string) error) error { // whatever the rule's name is
 		for {
 			err := command("r")
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, admin.ErrNotFound) {
 				err = command("renamed")
 			}
-			if !errors.Is(err, ErrNotFound) {
+			if !errors.Is(err, admin.ErrNotFound) {
 				return err
 			}
 		}
@@ -153,7 +154,7 @@ func TestCommandsBesideReloads(t *testing.T) {
 			}
 			before := heard.Load()
 			if err := e.RetryLetter(letters[0].ID); err != nil {
-				if !errors.Is(err, ErrNotFound) { // a resync may have replaced it
+				if !errors.Is(err, admin.ErrNotFound) { // a resync may have replaced it
 					t.Error(err)
 				}
 				continue

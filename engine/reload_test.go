@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/admin"
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
 	"github.com/informd/informd/engine/source"
@@ -28,21 +31,21 @@ func planOf(t testing.TB, manifests string) *plan.Plan {
 }
 
 // reload reloads, and waits until rules have learned everything.
-func (l *life) reload(e *Engine, manifests string, h Handler) (Reloaded, error) {
+func (l *life) reload(e *Engine, manifests string, h live.Handler) (Reloaded, error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]Handler{"record": h})
+	done, ended, err := e.Reload(ctx, planOf(l.t, manifests), map[string]live.Handler{"record": h})
 	if err == nil {
 		ended()
-		err = e.work().awaitFollowing(ctx)
+		err = e.work().AwaitFollowing(ctx)
 	}
 	return done, err
 }
 
 // catchesUp reports whether a rule catches up, or may have to once the state is loaded.
 func catchesUp(e *Engine) bool {
-	return !e.hasLetters() || slices.ContainsFunc(e.work().intakes, (*intake).catchesUp)
+	return !e.phase.Loaded.Load() || slices.ContainsFunc(e.work().Intakes, (*intake.Intake).CatchesUp)
 }
 
 // quiet waits until everything is ready and delivered.
@@ -50,7 +53,7 @@ func (l *life) quiet(e *Engine) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		status := e.Status()
-		isBehind := func(s SourceStatus) bool { return !s.Ready || s.Pending > 0 }
+		isBehind := func(s admin.SourceStatus) bool { return !s.Ready || s.Pending > 0 }
 		if !catchesUp(e) && !slices.ContainsFunc(status.Sources, isBehind) && isQuiet(e.Status()) {
 			return
 		}
@@ -192,12 +195,12 @@ func checkPreview(t *testing.T, v preview.Changes, done Reloaded, told []string)
 			is.Changed = append(is.Changed, r.Name)
 		}
 		is.Dropped += r.Dropped
-		if r.Untold {
-			is.Untold = append(is.Untold, r.Name)
+		if r.AppliesLater {
+			is.AppliesLater = append(is.AppliesLater, r.Name)
 		}
 	}
-	if isUntold := len(done.Changed) > 0 && len(told) == 0; isUntold != (len(done.Untold) > 0) {
-		t.Errorf("changed %q, told %q, untold %q", done.Changed, told, done.Untold)
+	if isUntold := len(done.Changed) > 0 && len(told) == 0; isUntold != (len(done.AppliesLater) > 0) {
+		t.Errorf("changed %q, told %q, untold %q", done.Changed, told, done.AppliesLater)
 	}
 	if diff := cmp.Diff(done, is); diff != "" {
 		t.Errorf("the preview was wrong (-reload +preview):\n%s", diff)
@@ -298,7 +301,7 @@ func TestReloadKeepsWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, Untold: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
+	if diff := cmp.Diff(Reloaded{Changed: []string{"changes"}, AppliesLater: []string{"changes"}, Gone: []string{"goes"}, Dropped: 3}, done); diff != "" {
 		t.Error(diff)
 	}
 	l.put("a", "4")
@@ -392,7 +395,7 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, _, err := e.Reload(ctx, planOf(t, wide), map[string]Handler{"record": h})
+	_, _, err := e.Reload(ctx, planOf(t, wide), map[string]live.Handler{"record": h})
 	if err == nil || !strings.Contains(err.Error(), "(it is forbidden: ") {
 		t.Errorf("got %v", err)
 	}
@@ -401,11 +404,11 @@ func TestReloadKeepsMoreInVain(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := e.Reload(t.Context(), planOf(t, wide), map[string]Handler{"record": h})
+		_, _, err := e.Reload(t.Context(), planOf(t, wide), map[string]live.Handler{"record": h})
 		ended <- err
 	}()
 	stop()
-	if err := <-ended; !errors.Is(err, ErrStopping) {
+	if err := <-ended; !errors.Is(err, admin.ErrStopping) {
 		t.Errorf("a reload when the run ends: %v", err)
 	}
 }

@@ -214,7 +214,7 @@ func TestPauseOfANewRuleSurvives(t *testing.T) {
 	})
 	_, paused := l.attempt(both, new(teller), patience, func(e *Engine, _ []string) bool {
 		view, _ := e.Source("maps")
-		return view.Informers()[0].HasSynced() && e.rule("q").lane.Paused()
+		return view.Informers()[0].HasSynced() && e.rule("q").Lane.Paused()
 	})
 	if !paused {
 		t.Error("q is not paused")

@@ -8,7 +8,11 @@ import (
 	"slices"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
 )
@@ -19,7 +23,7 @@ type loaded struct {
 	cut       resume.Cut
 	decision  resume.Decision
 	paused    map[string]bool // by rule
-	snapshots map[*intake]state.Snapshot
+	snapshots map[*intake.Intake]state.Snapshot
 	letters   []delivery.Letter
 	left      map[string]state.Snapshot  // informers that a rule has left, by id
 	waiting   map[string][]state.LaneKey // by rule
@@ -27,9 +31,6 @@ type loaded struct {
 	notes     map[noteID][]byte
 	occasions map[string][]byte // by rule, gone ones too
 }
-
-// noteID identifies a note of the state.
-type noteID struct{ rule, name string }
 
 // note returns a note of a rule.
 func (l *loaded) note(rule, name string) (value []byte, ok bool) {
@@ -85,7 +86,7 @@ func (e *Engine) load() (from loaded, err error) {
 		rules:     make(map[string]state.RuleMemory),
 		cut:       resume.Cut{Rules: make(map[string]resume.Memory)},
 		paused:    make(map[string]bool),
-		snapshots: make(map[*intake]state.Snapshot),
+		snapshots: make(map[*intake.Intake]state.Snapshot),
 		left:      make(map[string]state.Snapshot),
 		waiting:   make(map[string][]state.LaneKey),
 		gathered:  make(map[string][]state.LaneKey),
@@ -108,7 +109,7 @@ func (e *Engine) load() (from loaded, err error) {
 	}
 	for _, n := range notes {
 		from.notes[noteID{n.Rule, n.Name}] = n.Value
-		if n.Name == occasionNote {
+		if n.Name == live.OccasionNote {
 			from.occasions[n.Rule] = n.Value
 		}
 	}
@@ -118,35 +119,36 @@ func (e *Engine) load() (from loaded, err error) {
 	if from.cut.Informers, err = e.store.Informers(); err != nil {
 		return loaded{}, err
 	}
-	for _, in := range e.work().intakes {
-		if from.snapshots[in], err = in.record.informer.Load(); err != nil {
+	for _, in := range e.work().Intakes {
+		if from.snapshots[in], err = in.Saved(); err != nil {
 			return loaded{}, err
 		}
 		e.stepping.order(from.snapshots[in].Objects)
 	}
-	for _, r := range e.work().rules {
-		if from.waiting[r.id], err = r.laneStore.lane.Keys(); err != nil {
+	for _, r := range e.work().Rules {
+		if from.waiting[r.ID], err = r.Keys(); err != nil {
 			return loaded{}, err
 		}
-		if from.gathered[r.id], err = e.loadGathered(r, from.notes); err != nil {
+		_, gathered := from.note(r.ID, live.GathersNote)
+		if from.gathered[r.ID], err = r.LoadGathered(gathered); err != nil {
 			return loaded{}, err
 		}
 	}
-	from.decision = resume.Decide(e.planned(), e.informerIDs(), from.cut)
+	from.decision = resume.Decide(e.planned(), e.present.Intakes().IDs(), from.cut)
 	return from, e.loadLeft(&from)
 }
 
 // loadLeft reads the objects of informers that rules have left.
 func (e *Engine) loadLeft(from *loaded) (err error) {
-	for _, in := range e.work().intakes { // others may still watch it
-		from.left[in.id] = from.snapshots[in]
+	for _, in := range e.work().Intakes { // others may still watch it
+		from.left[in.ID] = from.snapshots[in]
 	}
-	for _, r := range e.work().rules {
-		for id := range from.decision.Left(r.id) {
+	for _, r := range e.work().Rules {
+		for id := range from.decision.Left(r.ID) {
 			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
 				continue
 			}
-			options := state.ObjectsOptions{Secret: r.preparer.IsSecret()}
+			options := state.ObjectsOptions{Secret: r.Preparer.IsSecret()}
 			if from.left[id], err = e.store.Objects(id, options).Load(); err != nil {
 				return err
 			}
@@ -157,8 +159,8 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 
 // resume makes informers, lanes and dead letters go on from the loaded state.
 func (e *Engine) resume(from loaded) {
-	owed := e.part(from)
-	e.drop(owed, from)
+	left := e.part(from)
+	e.drop(left, from)
 	e.resumeOccasions(from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {
@@ -170,49 +172,36 @@ func (e *Engine) resume(from loaded) {
 	end()
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
-	for _, r := range e.work().rules {
-		for _, k := range from.waiting[r.id] {
-			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
+	for _, r := range e.work().Rules {
+		for _, k := range from.waiting[r.ID] {
+			r.Lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.memory.load(from.paused[r.id])
+		r.Memory.Load(from.paused[r.ID])
 	}
 	e.takeNames(from)
 	end = e.begin()
-	for _, r := range e.work().rules {
-		e.resumeGathered(r, from.gathered[r.id], from.notes)
+	for _, r := range e.work().Rules {
+		r.ResumeGathered(from.gathered[r.ID], notesOf(r.ID, from.notes))
 	}
 	end()
 	objects := 0
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		objects += len(from.snapshots[in].Objects)
-		in.resume(from.snapshots[in], from.decision)
-		in.Rounds.Restore(from.note, in.informer.LastRound)
+		in.Resume(from.snapshots[in], from.decision)
+		in.Rounds.Restore(from.note, in.Informer.LastRound)
 	}
 	end = e.begin()
-	for _, in := range e.work().intakes { // after everything that rules have seen was loaded
-		for _, u := range in.learns.catchUps {
-			for _, p := range u.Pupils {
-				in.rules[p.Rule].memory.catchUp(in.id)
-			}
-		}
-		if in.learns.resuming != nil && !in.learns.resuming.isNew {
-			continue
-		}
-		for i, r := range in.rules {
-			// otherwise release or CaughtUp records it
-			if !in.learns.isDeaf(i) {
-				r.memory.see(in.id)
-			}
-		}
+	for _, in := range e.work().Intakes { // after everything that rules have seen was loaded
+		in.NoteResumed()
 	}
 	// also a rule that has seen nothing yet, because its deliveries are found by its name
-	for _, r := range e.work().rules {
-		r.memory.loaded()
+	for _, r := range e.work().Rules {
+		r.Memory.Loaded()
 	}
 	e.restoreCounts(from.notes)
-	for _, r := range e.work().rules {
-		r.pruning.spares().Restore(notesOf(r.id, from.notes))
+	for _, r := range e.work().Rules {
+		r.Pruning.Spares().Restore(notesOf(r.ID, from.notes))
 	}
 	end()
 	if objects+waiting+len(from.letters) > 0 {
@@ -223,43 +212,59 @@ func (e *Engine) resume(from loaded) {
 
 // planned returns the plan in the form that resume.Decide takes.
 func (e *Engine) planned() []resume.Memory {
-	at := make(map[*runningRule]map[string]string, len(e.work().rules))
-	rules := make([]resume.Memory, 0, len(e.work().rules))
-	for _, r := range e.work().rules {
+	at := make(map[*live.Rule]map[string]string, len(e.work().Rules))
+	rules := make([]resume.Memory, 0, len(e.work().Rules))
+	for _, r := range e.work().Rules {
 		at[r] = make(map[string]string)
-		rules = append(rules, resume.Memory{Name: r.id, Resource: r.resource(), Seen: at[r]})
+		rules = append(rules, resume.Memory{Name: r.ID, Resource: r.Resource(), Seen: at[r]})
 	}
-	for _, in := range e.work().intakes {
-		for _, r := range in.rules {
-			at[r][in.id] = r.membership()
+	for _, in := range e.work().Intakes {
+		for _, r := range in.Rules {
+			at[r][in.ID] = r.Membership()
 		}
 	}
 	return rules
 }
 
-func (e *Engine) informerIDs() []string {
-	ids := make([]string, 0, len(e.work().intakes))
-	for _, in := range e.work().intakes {
-		ids = append(ids, in.id)
+// part hands what rules had inside in informers that they have left to the intakes from which they will
+// learn of it: see parting.
+func (e *Engine) part(from loaded) *intake.Departures {
+	left := intake.NewDepartures(e.present.Intakes)
+	for _, r := range e.work().Rules {
+		for id, verdict := range from.decision.Left(r.ID) {
+			snapshot := from.left[id]
+			var inside []*object.Object
+			for _, o := range snapshot.Objects {
+				if verdict.Before.Has(o, r.Preparer.IsSecret(), snapshot.Inside[delta.KeyOf(o)]) {
+					inside = append(inside, o)
+				}
+			}
+			if len(inside) == 0 {
+				continue
+			}
+			left.Resume(r, id, inside)
+			e.log.Info("the rule's source had another selection when the state was saved: "+
+				"what it no longer selects is deleted for the rule",
+				append([]any{"rule", r.Name, "objects", len(inside)}, resume.Selection(id)...)...)
+			r.Memory.Know(id, verdict.Where)
+		}
 	}
-	return ids
+	return left
 }
 
 // drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
 // informers of which rules must still learn: see parting.
-func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
+func (e *Engine) drop(left *intake.Departures, from loaded) {
 	end := e.begin()
 	for _, gone := range from.decision.Gone {
-		e.store.DropRule(gone.Name)
-		e.dropGathered(gone.Name)
+		live.DropRule(e.store, gone.Name)
 		maps.DeleteFunc(from.notes, func(id noteID, _ []byte) bool { return id.rule == gone.Name })
-		if r := e.work().byID(gone.Name); r != nil {
-			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
-			r.laneStore.lane = e.store.Lane(gone.Name, options)
+		if r := e.work().ByID(gone.Name); r != nil {
+			r.OpenLanes()
 		}
 	}
 	for _, id := range from.decision.Unwatched {
-		if owed[id] == nil {
+		if !left.IsOwed(id) {
 			e.store.DropInformer(id)
 		}
 	}
@@ -281,5 +286,5 @@ func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 
 // begin begins a cut, and end ends it. See [state.Store.Begin].
 func (e *Engine) begin() (end func()) {
-	return notes{e.store}.Begin()
+	return live.Notes{Store: e.store}.Begin()
 }

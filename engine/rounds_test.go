@@ -57,7 +57,7 @@ func TestMomentsWaitWhileTheSourceHasTrouble(t *testing.T) {
 	l.server.Fail(forbid("/configmaps"))
 	l.server.DropWatches()
 	l.holds("the source has trouble", func() bool {
-		state, _ := e.work().intakes[0].informer.State()
+		state, _ := e.work().Intakes[0].Informer.State()
 		return state == source.Forbidden
 	})
 	l.pass(e, 61*time.Minute)
@@ -155,8 +155,8 @@ func TestRoundGoesOnAfterARestart(t *testing.T) {
 	h := &teller{answer: func(handler.Event) error { return errors.New("not now") }}
 	e, stop := l.start(rules, h)
 	l.settled(e)
-	in := e.work().intakes[0]
-	in.Round(e.work().rules[0].Rounds, 1893571200, false) // as if the round had begun, without events
+	in := e.work().Intakes[0]
+	in.Round(e.work().Rules[0].Rounds, 1893571200, false) // as if the round had begun, without events
 	stop()
 	again := new(teller)
 	l.at(0, 9, 0)

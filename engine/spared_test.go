@@ -59,7 +59,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 	told := l.run(sparing, new(teller), n(1))
 	l.server.Withdraw(gizmos)
 	told = append(told, l.run(sparing, new(teller), func(e *Engine, _ []string) bool {
-		_, due = e.rule("r").pruning.spared.Count()
+		_, due = e.rule("r").Pruning.Spared.Count()
 		return !due.IsZero()
 	})...)
 	slices.Sort(told)
@@ -74,7 +74,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 		l.expect(l.run(sparing, new(teller), func(e *Engine, _ []string) bool { return until(e) }))
 	}
 	again(30*time.Minute, func(e *Engine) bool {
-		if _, next := e.rule("r").pruning.spared.Count(); next.Unix() != due.Unix() {
+		if _, next := e.rule("r").Pruning.Spared.Count(); next.Unix() != due.Unix() {
 			t.Errorf("it prunes at %v, and before the restart at %v", next, due)
 		}
 		return true
@@ -84,7 +84,7 @@ func TestPruneForAWithdrawnResourceWaitsOverRestarts(t *testing.T) {
 	}
 	again(61*time.Minute, func(e *Engine) bool { return prunes.Load() > before })
 	before = prunes.Load()
-	again(120*time.Minute, func(e *Engine) bool { return !e.rule("r").pruning.spared.Has(key) })
+	again(120*time.Minute, func(e *Engine) bool { return !e.rule("r").Pruning.Spared.Has(key) })
 	if prunes.Load() != before {
 		t.Error("it prunes twice")
 	}
@@ -106,15 +106,15 @@ func TestSparedIsNoOrphan(t *testing.T) {
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
 		"namespace": "shop", "name": "copy",
-		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.preparer.Mark(key)},
+		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.Preparer.Mark(key)},
 		"annotations":   map[string]any{"informd.dev/source-object": "example.com/v1/gizmos shop/a"},
 		"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
 	}})
-	if found, err := r.pruning.orphans.Look(t.Context()); err != nil || len(found.Left) != 1 {
+	if found, err := r.Pruning.Orphans.Look(t.Context()); err != nil || len(found.Left) != 1 {
 		t.Fatalf("found %v, %v, want the copy", found, err)
 	}
-	r.pruning.spared.Add(key, time.Hour)
-	if found, err := r.pruning.orphans.Look(t.Context()); err != nil || len(found.Left) != 0 || found.IsBusy {
+	r.Pruning.Spared.Add(key, time.Hour)
+	if found, err := r.Pruning.Orphans.Look(t.Context()); err != nil || len(found.Left) != 0 || found.IsBusy {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
@@ -127,12 +127,12 @@ func TestSparedOverAReload(t *testing.T) {
 	e, stop := l.start(sparing, new(teller))
 	defer stop()
 	key := delta.Key{Namespace: "shop", Name: "a"}
-	for deadline := time.Now().Add(patience); !e.rule("r").view.HasSynced(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !e.rule("r").Own.View.HasSynced(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the source does not sync")
 		}
 	}
-	e.rule("r").pruning.spared.Add(key, time.Hour)
+	e.rule("r").Pruning.Spared.Add(key, time.Hour)
 	reload := func(manifests string) {
 		t.Helper()
 		if _, err := l.reload(e, manifests, new(teller)); err != nil {
@@ -140,15 +140,15 @@ func TestSparedOverAReload(t *testing.T) {
 		}
 	}
 	reload(strings.Replace(sparing, `== "2"`, `== "3"`, 1))
-	if r := e.rule("r"); !r.pruning.spared.Has(key) {
+	if r := e.rule("r"); !r.Pruning.Spared.Has(key) {
 		t.Error("the changed rule spares nothing")
 	}
 	reload(strings.Replace(sparing, "  prune: true\n", "", 1))
-	if e.rule("r").pruning != nil {
+	if e.rule("r").Pruning != nil {
 		t.Error("a rule that does not prune spares")
 	}
 	reload(sparing)
-	if n, _ := e.rule("r").pruning.spared.Count(); n != 0 {
+	if n, _ := e.rule("r").Pruning.Spared.Count(); n != 0 {
 		t.Errorf("%d objects are spared", n)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -16,7 +18,7 @@ func TestSourceStatus(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 	record.await(t, 2)
 	if s := e.Status().Sources[0]; s.Resource != "v1/configmaps" || s.ResourceVersion != server.ResourceVersion() {
@@ -27,27 +29,6 @@ func TestSourceStatus(t *testing.T) {
 	}
 }
 
-// A source with several informers shows the one that is behind.
-func TestIsBehind(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		a, b string
-		want bool
-	}{
-		{"9", "10", true},
-		{"10", "9", false},
-		{"9", "9", false},
-		{"", "9", true},
-		{"9", "", false},
-		{"9", "x", false}, // on a server with other versions this is not known
-	}
-	for _, test := range tests {
-		if got := isBehind(test.a, test.b); got != test.want {
-			t.Errorf("isBehind(%q, %q) = %v", test.a, test.b, got)
-		}
-	}
-}
-
 // A rule whose source gives it nothing is not active, and says why.
 func TestRuleState(t *testing.T) {
 	t.Parallel()
@@ -55,28 +36,28 @@ func TestRuleState(t *testing.T) {
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Forbid(configMaps, true)
 	record := newRecorder()
-	e := run(t, server, twoRules, map[string]Handler{"record": record})
-	is := func(state RuleState, reason string) {
+	e := run(t, server, twoRules, map[string]live.Handler{"record": record})
+	is := func(state admin.RuleState, reason string) {
 		t.Helper()
-		var got RuleStatus
+		var got admin.RuleStatus
 		poll(t, "the rule to be "+string(state)+": "+reason, func() bool {
 			got = e.Status().Rules[0]
 			return got.State == state && got.Reason == reason
 		})
 	}
-	is(RuleBlocked, "its source maps is forbidden")
+	is(admin.RuleBlocked, "its source maps is forbidden")
 	if err := e.SetPaused("whole", true); err != nil {
 		t.Fatal(err)
 	}
-	is(RulePaused, "its source maps is forbidden")
+	is(admin.RulePaused, "its source maps is forbidden")
 	if err := e.SetPaused("whole", false); err != nil {
 		t.Fatal(err)
 	}
 	server.Forbid(configMaps, false)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
-	is(RuleActive, "")
+	is(admin.RuleActive, "")
 	server.Withdraw(configMaps)
-	is(RuleBlocked, "its source maps is not served")
+	is(admin.RuleBlocked, "its source maps is not served")
 }
 
 // The status has the last failure of a rule's expressions, with its object.
@@ -85,7 +66,7 @@ func TestLastError(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	rule := strings.Replace(twoRules, "payload: object.data.text", "when: int(object.data.text) > 1", 1)
-	e := run(t, server, rule, map[string]Handler{"record": newRecorder()})
+	e := run(t, server, rule, map[string]live.Handler{"record": newRecorder()})
 	if last := e.Status().Rules[1].LastError; last != nil {
 		t.Errorf("before any: %v", last)
 	}
@@ -135,7 +116,7 @@ func TestLogNamesSourcesAndDeliveries(t *testing.T) {
 		server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
 		var log lines
 		options := Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}
-		e := runWith(t, server, mapSource+aRule("r", ""), map[string]Handler{"record": newRecorder()}, options)
+		e := runWith(t, server, mapSource+aRule("r", ""), map[string]live.Handler{"record": newRecorder()}, options)
 		poll(t, "the delivery", func() bool {
 			s := e.Status()
 			return s.Sources[0].Ready && s.Rules[0].Matches == 1 && s.Rules[0].Queue.InFlight+s.Rules[0].Queue.Waiting == 0

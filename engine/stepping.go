@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -34,7 +35,7 @@ type Stepping struct {
 	// Failed, if not nil, gets each failure of an expression that makes no dead letter. rule is the
 	// rule's name. For an index or a metric it is empty, and f.Reason begins with its name. Failed
 	// must not call the engine.
-	Failed func(rule string, f ExpressionFailure)
+	Failed func(rule string, f live.ExpressionFailure)
 }
 
 // Stepper drives an Engine on its caller's goroutine, in the time of Options.Clock. It takes the
@@ -68,7 +69,7 @@ type wait struct {
 
 // NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as New
 // takes it. It resumes from the state, as Run does. After an error it has closed the state.
-func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper, error) {
+func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Stepper, error) {
 	e, err := New(p, nowhere(), handlers, o)
 	if err != nil {
 		e = &Engine{store: o.State}
@@ -78,22 +79,21 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	if err != nil {
 		return nil, errors.Join(err, e.endState())
 	}
-	e.restored.Store(true)
+	e.phase.Loaded.Store(true)
 	s := &Stepper{engine: e}
-	for _, in := range e.work().intakes {
+	for _, in := range e.work().Intakes {
 		s.hands = append(s.hands, Hand{
-			in.informer.Selection(), in.informer.Hand(), in.informer.IsFixed(),
+			in.Informer.Selection(), in.Informer.Hand(), in.Informer.IsFixed(),
 		})
 	}
-	for _, in := range e.changed() {
-		held := in.learns.catchUps[0].held
-		s.waits = append(s.waits, wait{
-			on: []*source.Informer{in.informer}, awaits: isUnsettled,
-			then: func(ctx context.Context) { in.catchUpSettled(ctx, held) },
-		})
+	for _, in := range e.work().Intakes {
+		if then := in.OnceSettled(); then != nil {
+			on := []*source.Informer{in.Informer}
+			s.waits = append(s.waits, wait{on: on, awaits: live.IsUnsettled, then: then})
+		}
 	}
-	for _, w := range e.work().waiting {
-		s.waits = append(s.waits, wait{w.on, w.rules[0].preparer.awaits, w.run})
+	for _, w := range e.work().Waiting {
+		s.waits = append(s.waits, wait{w.On, w.Awaits, w.Run})
 	}
 	return s, nil
 }
@@ -117,14 +117,14 @@ func (s *Stepper) Hands() []Hand {
 // deliveries. It returns when something is due again; zero means never. Timers come on top of that.
 func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 	for {
-		now := s.engine.clock.Now()
+		now := s.engine.parts.Clock.Now()
 		due = time.Time{}
 		for _, h := range s.hands {
 			due = timing.Earlier(due, h.Tick())
 		}
-		for _, r := range s.engine.work().rules {
-			if r.pruning != nil {
-				due = timing.Earlier(due, r.pruning.spared.Prune(ctx))
+		for _, r := range s.engine.work().Rules {
+			if r.Pruning != nil {
+				due = timing.Earlier(due, r.Pruning.Spared.Prune(ctx))
 			}
 		}
 		s.Settle(ctx)
@@ -140,7 +140,7 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 	for delivered := true; delivered; {
 		delivered, due = false, time.Time{}
-		for _, d := range s.engine.work().dispatchers {
+		for _, d := range s.engine.work().Dispatchers {
 			next, ok := d.Step(ctx)
 			delivered = delivered || ok
 			due = timing.Earlier(due, next)
@@ -163,10 +163,10 @@ func (s *Stepper) Settle(ctx context.Context) {
 
 // Stop ends the engine, and writes its state.
 func (s *Stepper) Stop() error {
-	for _, r := range s.engine.work().rules {
-		r.lane.Close()
+	for _, r := range s.engine.work().Rules {
+		r.Lane.Close()
 	}
-	s.engine.ended.Store(true)
+	s.engine.phase.Ended.Store(true)
 	return s.engine.endState()
 }
 
@@ -203,14 +203,14 @@ func (s *Stepping) keepAll(o *dispatch.LaneOptions) {
 }
 
 // failed returns what reports the failures of a rule, an index or a metric, which attrs name.
-func (s *Stepping) failed(attrs []any) func(ExpressionFailure) {
+func (s *Stepping) failed(attrs []any) func(live.ExpressionFailure) {
 	if s == nil || s.Failed == nil {
-		return func(ExpressionFailure) {}
+		return func(live.ExpressionFailure) {}
 	}
 	if attrs[0] == "rule" {
-		return func(f ExpressionFailure) { s.Failed(fmt.Sprint(attrs[1]), f) }
+		return func(f live.ExpressionFailure) { s.Failed(fmt.Sprint(attrs[1]), f) }
 	}
-	return func(f ExpressionFailure) {
+	return func(f live.ExpressionFailure) {
 		for i := len(attrs) - 2; i >= 0; i -= 2 {
 			f.Reason = fmt.Sprintf("%v %v: %s", attrs[i], attrs[i+1], f.Reason)
 		}

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
@@ -21,8 +22,8 @@ import (
 // pass makes time pass for a running daemon.
 func (l *life) pass(e *Engine, d time.Duration) {
 	l.ahead.Add(int64(d))
-	for _, in := range e.work().intakes {
-		in.informer.Wake()
+	for _, in := range e.work().Intakes {
+		in.Informer.Wake()
 	}
 }
 
@@ -46,7 +47,7 @@ func (l *life) await(h *teller, n int) {
 func (l *life) settled(e *Engine) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		if !slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready }) {
+		if !slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
 			return
 		}
 		l.server.Bookmark()

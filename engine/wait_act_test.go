@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
@@ -92,7 +93,7 @@ func TestActingRuleWaitsForMissingSource(t *testing.T) {
 			for range 2 { // a restart changes nothing
 				told, held := l.attempt(c.manifests, new(teller), patience, func(e *Engine, told []string) bool {
 					s := e.Status().Rules[0]
-					return len(told) > 0 || patches.Load() > 0 || s.Reason == c.reason && s.State == RuleWaiting
+					return len(told) > 0 || patches.Load() > 0 || s.Reason == c.reason && s.State == admin.RuleWaiting
 				})
 				if l.expect(told); !held {
 					t.Error("the rule does not wait")

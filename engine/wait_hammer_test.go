@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -168,7 +169,7 @@ func (l *life) converges(manifests string, f *follower, want map[string]map[stri
 }
 
 // isQuiet reports whether everything has been delivered.
-func isQuiet(s Status) bool {
+func isQuiet(s admin.Status) bool {
 	for _, source := range s.Sources {
 		if !source.Ready || source.Pending > 0 {
 			return false

@@ -199,7 +199,7 @@ func TestNewRuleGetsNoPartialObjects(t *testing.T) {
 			})
 			h := new(teller)
 			e, stop := l.start(after, h)
-			for deadline := time.Now().Add(patience); e.rule("zones").waits.Load() > 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); e.rule("zones").IsHeld(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the rule waits for ever")
 				}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -187,7 +188,7 @@ spec: {resource: v1/configmaps, indexes: {bySize: object.data.size}}
 	l.expect(l.run(rules, new(teller), n(1)), `others updated b ["b"]`)
 }
 
-func reasonOf(r *runningRule) string {
-	_, reason := r.reason()
+func reasonOf(r *live.Rule) string {
+	_, reason := r.Reason()
 	return reason
 }

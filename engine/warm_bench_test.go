@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
@@ -27,11 +28,11 @@ spec: {resource: v1/configmaps, indexes: {byApp: object.metadata.labels.app}}
 				runtime.GC()
 				began := time.Now()
 				e, stop := l.startWith(manifests, new(teller))
-				for slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready }) {
+				for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
 					time.Sleep(time.Millisecond)
 				}
 				took = time.Since(began)
-				if n := len(e.work().sources[0].view.List("", nil)); n != objects {
+				if n := len(e.work().Sources[0].View.List("", nil)); n != objects {
 					b.Errorf("%d objects are in the cache, want %d", n, objects)
 				}
 				stop()

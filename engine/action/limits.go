@@ -85,7 +85,7 @@ type conflicts struct {
 
 type contest struct {
 	rule string
-	place
+	target
 }
 
 // another counts one more conflict, and returns how many there are.

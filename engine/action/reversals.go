@@ -52,7 +52,7 @@ type reversals struct {
 // reversedAt is what a rule writes to.
 type reversedAt struct {
 	rule string
-	at   place
+	at   target
 }
 
 // reversed is what a rule wrote to an object.
@@ -110,7 +110,7 @@ func (r *reversals) note(now time.Time, rule string, a handler.Action, e effect)
 		r.seed = maphash.MakeSeed()
 		r.of, r.now = make(map[reversedAt]*list.Element), make(map[string]undoneWrite)
 	}
-	o := r.reversed(reversedAt{rule, placeOf(resourceOf(a.Resource), keyOf(a))})
+	o := r.reversed(reversedAt{rule, targetOf(resourceOf(a.Resource), keyOf(a))})
 	isOwn := o.made(e.from)
 	if !isOwn && !e.onOurs {
 		o.turn(now, e.other)
@@ -233,7 +233,7 @@ func (r *reversals) delay(now time.Time, rule string, ev *handler.Event) (d time
 	key := delta.Key{Namespace: ev.Namespace, Name: ev.Name}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.of[reversedAt{rule, placeOf(resourceOf(ev.Resource), key)}]
+	e := r.of[reversedAt{rule, targetOf(resourceOf(ev.Resource), key)}]
 	if e == nil {
 		return 0
 	}

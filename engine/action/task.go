@@ -31,7 +31,7 @@ func (t task) resource() schema.GroupVersionResource { return resourceOf(t.actio
 func (t task) key() delta.Key                        { return keyOf(t.action) }
 
 // contest returns the key by which conflicts over the action's object are counted.
-func (t task) contest() contest { return contest{t.by.Rule, placeOf(t.resource(), t.key())} }
+func (t task) contest() contest { return contest{t.by.Rule, targetOf(t.resource(), t.key())} }
 
 func (t task) do(ctx context.Context) (outcome, error) {
 	a := t.action

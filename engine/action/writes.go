@@ -26,7 +26,7 @@ const (
 // It is safe for concurrent use. An engine has one, which outlives its plans.
 type Writes struct {
 	mu      sync.Mutex
-	objects map[place]*written
+	objects map[target]*written
 	oldest  *list.List // places by their last write, including those being written; guarded by mu
 	inAll   int        // number of versions
 	begun   uint64     // number of requests
@@ -34,8 +34,8 @@ type Writes struct {
 	reversals reversals
 }
 
-// place identifies an object across versions of the API.
-type place struct {
+// target identifies an object across versions of the API.
+type target struct {
 	resource schema.GroupResource
 	key      delta.Key
 }
@@ -78,7 +78,7 @@ type Cause struct {
 
 // NewWrites returns Writes that knows of no change.
 func NewWrites() *Writes {
-	return &Writes{objects: make(map[place]*written), oldest: list.New()}
+	return &Writes{objects: make(map[target]*written), oldest: list.New()}
 }
 
 // DeletionOf names the deletion of the object with that uid, for Writes. The API server does not
@@ -103,7 +103,7 @@ func (w *Writes) Made(
 	from, to, isChange := strings.Cut(change, arrow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.objects[placeOf(resource, key)]
+	o := w.objects[targetOf(resource, key)]
 	if o == nil {
 		return false
 	}
@@ -125,7 +125,7 @@ func (w *Writes) Made(
 func (w *Writes) Begin(
 	resource schema.GroupVersionResource, key delta.Key, rule string, cause Cause,
 ) (end func(from, to string)) {
-	at := placeOf(resource, key)
+	at := targetOf(resource, key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[at]
@@ -144,7 +144,7 @@ func (w *Writes) Begin(
 	}
 }
 
-func (w *Writes) end(at place, r *underWay, v version) {
+func (w *Writes) end(at target, r *underWay, v version) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[at]
@@ -167,7 +167,7 @@ func (w *Writes) end(at place, r *underWay, v version) {
 // requests in progress. The caller holds mu.
 func (w *Writes) forget() {
 	for e := w.oldest.Front(); e != nil && (len(w.objects) > maxWritten || w.inAll > maxInAll); {
-		at := e.Value.(place)
+		at := e.Value.(target)
 		e = e.Next()
 		if o := w.objects[at]; len(o.underWay) == 0 {
 			w.drop(at, o)
@@ -175,7 +175,7 @@ func (w *Writes) forget() {
 	}
 }
 
-func (w *Writes) drop(at place, o *written) {
+func (w *Writes) drop(at target, o *written) {
 	w.oldest.Remove(o.at)
 	delete(w.objects, at)
 	w.inAll -= len(o.versions)
@@ -187,7 +187,7 @@ func (w *Writes) Of(
 ) (write Write, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.objects[placeOf(resource, key)]
+	o := w.objects[targetOf(resource, key)]
 	if o == nil {
 		return Write{}, false
 	}
@@ -214,7 +214,7 @@ func (w *Writes) Writing(
 ) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.objects[placeOf(resource, key)]
+	o := w.objects[targetOf(resource, key)]
 	return o != nil && slices.ContainsFunc(o.underWay, func(r *underWay) bool {
 		return r.n <= first && (rule == "" || r.rule == rule)
 	})
@@ -225,7 +225,7 @@ func (w *Writes) Writing(
 func (w *Writes) Wait(ctx context.Context, resource schema.GroupVersionResource, key delta.Key) {
 	var now []*underWay
 	w.mu.Lock()
-	if o := w.objects[placeOf(resource, key)]; o != nil {
+	if o := w.objects[targetOf(resource, key)]; o != nil {
 		now = slices.Clone(o.underWay)
 	}
 	w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *Writes) onward(
 ) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.objects[placeOf(resource, key)]
+	o := w.objects[targetOf(resource, key)]
 	if o == nil {
 		return from
 	}
@@ -294,10 +294,26 @@ func (c Cause) write(rule string) Write {
 	return Write{Rule: rule, Depth: c.Depth + 1, Chain: chain[:min(len(chain), maxChain)]}
 }
 
-func placeOf(resource schema.GroupVersionResource, key delta.Key) place {
+func targetOf(resource schema.GroupVersionResource, key delta.Key) target {
 	at := resource.GroupResource()
 	if at.Group == "events.k8s.io" && at.Resource == "events" {
 		at.Group = "" // the same objects belong to both groups
 	}
-	return place{at, key}
+	return target{at, key}
+}
+
+// VersionOf returns the version of a change as Writes.Made knows it, or "" if no write can
+// have made it.
+func VersionOf(d delta.Delta) string {
+	switch d.Type {
+	case delta.Synced:
+		return ""
+	case delta.Deleted:
+		return DeletionOf(d.Object.UID())
+	}
+	from := ""
+	if d.Old != nil {
+		from = d.Old.ResourceVersion()
+	}
+	return ChangeOf(from, d.Object.ResourceVersion())
 }

@@ -35,7 +35,7 @@ func TestTheNthGoesOn(t *testing.T) {
 		var got []string
 		for _, e := range test.events {
 			at := start.Add(e.at)
-			if w.Add(Mark{At: at}, e.id, start.Add(24*time.Hour)).GoesOn {
+			if w.Add(Hit{At: at}, e.id, start.Add(24*time.Hour)).GoesOn {
 				got = append(got, e.id)
 			}
 		}
@@ -53,7 +53,7 @@ func TestWindowsAreApart(t *testing.T) {
 		id   string
 		want bool
 	}{{a, "1", false}, {b, "2", false}, {b, "3", true}, {a, "4", true}} {
-		if got := w.Add(Mark{test.of, start}, test.id, start).GoesOn; got != test.want {
+		if got := w.Add(Hit{test.of, start}, test.id, start).GoesOn; got != test.want {
 			t.Errorf("%s goes on: %t", test.id, got)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWindowsAreApart(t *testing.T) {
 func TestAClockThatIsSet(t *testing.T) {
 	w := New(3, time.Hour, 0)
 	add := func(id string, at, now time.Duration) bool {
-		return w.Add(Mark{At: start.Add(at)}, id, start.Add(now)).GoesOn
+		return w.Add(Hit{At: start.Add(at)}, id, start.Add(now)).GoesOn
 	}
 	year := 365 * 24 * time.Hour
 	if add("a", 100*year, 0) || add("b", 0, 0) || !add("c", time.Minute, time.Minute) {
@@ -84,7 +84,7 @@ func TestWindowsThatAreOver(t *testing.T) {
 	w := New(3, time.Hour, 0)
 	of := func(n int) Value { return ValueOf(fmt.Sprint(n)) }
 	for n := range 100 {
-		w.Add(Mark{of(n), start}, "a", start)
+		w.Add(Hit{of(n), start}, "a", start)
 	}
 	if open := w.Open(start.Add(time.Hour)); open != 100 {
 		t.Errorf("%d windows are open, want 100", open)
@@ -95,7 +95,7 @@ func TestWindowsThatAreOver(t *testing.T) {
 	}
 	var over []Value
 	for n := range 50 {
-		c := w.Add(Mark{of(1000 + n), later}, "a", later)
+		c := w.Add(Hit{of(1000 + n), later}, "a", later)
 		over = append(over, c.Over...)
 		if c.Lost > 0 {
 			t.Error("a window that is over counts as lost")
@@ -110,7 +110,7 @@ func TestWindowsThatAreOver(t *testing.T) {
 func TestLateEvents(t *testing.T) {
 	w := New(3, time.Minute, time.Hour)
 	add := func(of, id string, now time.Duration) (c Change) {
-		return w.Add(Mark{ValueOf(of), start}, id, start.Add(now))
+		return w.Add(Hit{ValueOf(of), start}, id, start.Add(now))
 	}
 	add("a", "1", 0)
 	add("a", "2", 0)
@@ -128,23 +128,23 @@ func TestBounds(t *testing.T) {
 	w := New(100, time.Hour, 0)
 	w.bounds.windows, w.bounds.events = 3, 1000
 	for n := range 3 {
-		w.Add(Mark{of(n), start}, "a", start)
+		w.Add(Hit{of(n), start}, "a", start)
 	}
-	w.Add(Mark{of(0), start}, "b", start)
-	c := w.Add(Mark{of(3), start}, "a", start)
+	w.Add(Hit{of(0), start}, "b", start)
+	c := w.Add(Hit{of(3), start}, "a", start)
 	if want := []Value{of(1)}; !slices.Equal(c.Over, want) || c.Lost != 1 {
 		t.Errorf("%v had to go, want the one that was touched first, %v", c.Over, want)
 	}
 	w.bounds.events = 5
-	w.Add(Mark{of(3), start}, "b", start)
-	c = w.Add(Mark{of(3), start}, "c", start)
+	w.Add(Hit{of(3), start}, "b", start)
+	c = w.Add(Hit{of(3), start}, "c", start)
 	if want := []Value{of(2)}; !slices.Equal(c.Over, want) || w.events != 5 {
 		t.Errorf("%v had to go, want %v; %d events are left", c.Over, want, w.events)
 	}
 	w = New(1000, time.Hour, 0)
 	w.bounds.events = 5
 	for n := range 10 {
-		c = w.Add(Mark{At: start}, fmt.Sprint(n), start)
+		c = w.Add(Hit{At: start}, fmt.Sprint(n), start)
 	}
 	if len(c.Over) > 0 {
 		t.Error("the last window went")
@@ -154,12 +154,12 @@ func TestBounds(t *testing.T) {
 func TestAWindowRemembersSoMany(t *testing.T) {
 	w := New(2, time.Hour, 0)
 	for n := range 1000 {
-		w.Add(Mark{At: start}, fmt.Sprint(n), start)
+		w.Add(Hit{At: start}, fmt.Sprint(n), start)
 		if w.events > remembered+2 {
 			t.Fatalf("%d events are remembered", w.events)
 		}
 	}
-	if w.Add(Mark{At: start}, "950", start).GoesOn || !w.Add(Mark{At: start}, "951", start).GoesOn {
+	if w.Add(Hit{At: start}, "950", start).GoesOn || !w.Add(Hit{At: start}, "951", start).GoesOn {
 		t.Error("what is remembered counts again")
 	}
 }
@@ -236,7 +236,7 @@ func TestAgainstTheModel(t *testing.T) {
 				models[of] = &model{times: times, within: within.Milliseconds()}
 			}
 			want := models[of].add(id, at.UnixMilli(), now.UnixMilli())
-			c := w.Add(Mark{of, at}, id, now)
+			c := w.Add(Hit{of, at}, id, now)
 			if c.GoesOn != want {
 				t.Fatalf("seed %d, event %d: goes on %t, want %t", seed, n, c.GoesOn, want)
 			}
@@ -260,7 +260,7 @@ func TestAgainstTheModel(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	w := New(3, time.Hour, 0)
 	for n := range 4 {
-		f.Add(w.Add(Mark{At: start}, fmt.Sprint(n), start.Add(time.Minute)).Record)
+		f.Add(w.Add(Hit{At: start}, fmt.Sprint(n), start.Add(time.Minute)).Record)
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

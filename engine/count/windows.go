@@ -39,8 +39,8 @@ func ParseValue(text string) (v Value, ok bool) {
 	return Value(b), true
 }
 
-// Mark says for which window an event counts, and when it happened.
-type Mark struct {
+// Hit says for which window an event counts, and when it happened.
+type Hit struct {
 	Of Value
 	At time.Time
 }
@@ -83,7 +83,7 @@ type Change struct {
 const sweep = 2
 
 // Add adds an event. An id that was added before changes nothing.
-func (w *Windows) Add(m Mark, id string, now time.Time) (c Change) {
+func (w *Windows) Add(m Hit, id string, now time.Time) (c Change) {
 	e := w.all[m.Of]
 	if e == nil {
 		e = w.order.PushBack(&window{of: m.Of})

@@ -136,7 +136,7 @@ type Prepared struct {
 	Payload json.RawMessage
 	// Count is what the event counts for, if that has just been decided. Even an event that cannot
 	// be delivered may have one.
-	Count *count.Mark
+	Count *count.Hit
 	// Attached goes along with the event. It is neither kept nor recorded.
 	Attached map[string][]json.RawMessage
 	// Actions are the rule's own. If it has a handler too, they are made once that has acknowledged

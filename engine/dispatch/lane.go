@@ -223,7 +223,7 @@ func (l *Lane) Acted() (acted, idle uint64) {
 
 // count counts an event that has just been decided, and reports whether it goes on. m is nil if the
 // rule counts nothing. It is called within the Journal's Begin and End.
-func (l *Lane) count(d delta.Delta, m *count.Mark) (goesOn bool) {
+func (l *Lane) count(d delta.Delta, m *count.Hit) (goesOn bool) {
 	return m == nil || l.opts.Count(d, *m)
 }
 

@@ -118,7 +118,7 @@ type LaneOptions struct {
 
 	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the
 	// event goes on. It is called within the Journal's Begin and End.
-	Count func(delta.Delta, count.Mark) (goesOn bool)
+	Count func(delta.Delta, count.Hit) (goesOn bool)
 
 	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
 	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.

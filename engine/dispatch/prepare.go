@@ -63,7 +63,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A
 // restart finds the event either counted and decided, or neither. If it goes on and still cannot be
 // delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
-func (d *Dispatcher) count(f *flight, m *count.Mark) (goesOn bool) {
+func (d *Dispatcher) count(f *flight, m *count.Hit) (goesOn bool) {
 	var cut uint64
 	within(d.opts.Journal, func() {
 		q, key, v := f.lane.queue, f.item.Key, f.item.Value
@@ -121,7 +121,7 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.
 type preparedItem struct {
 	delivery.Item
-	count *count.Mark
+	count *count.Hit
 	isNew bool
 }
 

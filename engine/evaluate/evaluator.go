@@ -215,7 +215,7 @@ func (e *Evaluator) Compare(
 		before = Before{}
 	}
 	switch {
-	case e.settles(i, before.Inside, now, c):
+	case e.atFirstSight(i, before.Inside, now, c):
 		now.Delta = delta.Delta{Type: delta.Synced, Object: now.Delta.Object}
 		if before.Inside {
 			now.Delta.Round = delta.Known

@@ -106,16 +106,16 @@ func (e *Evaluator) Mark(i int, o *object.Object, c *Change) time.Time {
 	return c.mark(i, o, e.standing(i))
 }
 
-// settles reports whether a rule has an object inside that it has not followed. was says that it
-// had the object inside. For a timed rule, settles adds the mark of the object to c.
-func (e *Evaluator) settles(i int, was bool, s Step, c *Change) (inside bool) {
+// atFirstSight reports whether a rule has an object inside that it has not followed. was says that it
+// had the object inside. For a timed rule, it adds the mark of the object to c.
+func (e *Evaluator) atFirstSight(i int, was bool, s Step, c *Change) (inside bool) {
 	standing := e.standing(i)
 	if standing.Marks == nil {
 		return e.IsInside(i, s.Delta.Object, c)
 	}
 	defer contain(i, c)
 	o := s.Delta.Object
-	inside, next, err := e.rules[i].Settle(e.scope.Tree(o), was, s.Now)
+	inside, next, err := e.rules[i].FirstSight(e.scope.Tree(o), was, s.Now)
 	if err != nil {
 		c.Failures = append(c.Failures, Failure{i, err})
 	}

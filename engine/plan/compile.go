@@ -59,7 +59,7 @@ func compileWith(
 		b.mistakes.Sort()
 		return nil, b.mistakes
 	}
-	b.settleViews()
+	b.setViews()
 	made := b.plan // a copy: a pointer into b would keep b, and the whole configuration with it
 	return &made, nil
 }
@@ -185,12 +185,12 @@ func (b *builder) addRule(r config.Rule) {
 			When:    b.compile(r.When, options(expr.When)),
 			Payload: b.payload(r.Payload, options(expr.Payload)),
 		},
-		Digest:  DigestOf(r),
-		Told:    digestOfEvents(r),
-		Source:  source,
-		Handler: r.Handler,
-		Former:  r.Formerly,
-		Every:   r.Delivery == config.Every,
+		Digest:       DigestOf(r),
+		EventsDigest: digestOfEvents(r),
+		Source:       source,
+		Handler:      r.Handler,
+		Former:       r.Formerly,
+		Every:        r.Delivery == config.Every,
 	}
 	for _, name := range r.Events {
 		if t, ok := delta.ParseType(name); ok {
@@ -393,9 +393,9 @@ var isText = regexp.MustCompile(`^#[^\s#]`)
 // isUnfinished matches the mistakes of a text that ends too early.
 var isUnfinished = regexp.MustCompile(`^unexpected end of|has no closing .$|^\$\{ is not closed`)
 
-// settleViews sets what each informer decodes and keeps. byIndex and lookup search all informers of
+// setViews sets what each informer decodes and keeps. byIndex and lookup search all informers of
 // a source, so each of them keeps what any rule reads.
-func (b *builder) settleViews() {
+func (b *builder) setViews() {
 	for _, informer := range b.plan.AllInformers() {
 		for _, r := range informer.Rules {
 			informer.View.Union(r.Reads)

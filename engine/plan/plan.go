@@ -97,13 +97,13 @@ func (s *Source) IsRule() bool { return s.Name == "" }
 type Rule struct {
 	rule.Rule
 	// Reads is what Paths returns. Rules that read the same share it. Nobody may change it.
-	Reads   *object.Paths
-	Former  string // the name that it had before it was renamed, or empty
-	Digest  Digest // see Source.Digest; with its metrics
-	Told    Digest // of the manifest without its metrics: of all that shapes the rule's events
-	Source  *Source
-	Handler string // empty if the rule only has Actions, or metrics
-	Every   bool
+	Reads        *object.Paths
+	Former       string // the name that it had before it was renamed, or empty
+	Digest       Digest // see Source.Digest; with its metrics
+	EventsDigest Digest // of the manifest without its metrics: of all that shapes the rule's events
+	Source       *Source
+	Handler      string // empty if the rule only has Actions, or metrics
+	Every        bool
 	// Rounds says when the rule receives all members as Synced; nil: never. OnlyInRounds says that it
 	// does not receive them at first sight.
 	Rounds       timing.Timetable

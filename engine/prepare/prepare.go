@@ -145,7 +145,7 @@ func contain(at string, err *error) {
 
 // decide evaluates when and payload.
 func (p *Recipe) decide(r *Result, now time.Time) {
-	var mark *count.Mark
+	var mark *count.Hit
 	var samples []measure.Sample
 	isIdentity := p.IsSecret() && r.Delta.Type == delta.Deleted && IsIdentity(r.Delta.Object)
 	p.adopt(r, func() (rule.Match, bool, error) {

@@ -42,9 +42,9 @@ type Rule struct {
 	Lists bool
 	// Dropped is how many deliveries that wait would be dropped.
 	Dropped int
-	// Untold says that the rule selects Synced, and would still receive nothing about objects as
+	// AppliesLater says that the rule selects Synced, and would still receive nothing about objects as
 	// they are.
-	Untold bool
+	AppliesLater bool
 	// Leaves says that the rule would be gone and prunes: what it has applied stays.
 	Leaves bool
 	// BySource says that the rule's own manifest stays the same, and a source that it reads changes.
@@ -109,7 +109,7 @@ func NewDeeds(old, r *plan.Rule) (does []string) {
 
 // Count counts an object that the rule had inside before, or not.
 func (v *Rule) Count(before bool, r *plan.Rule, tree any, now time.Time) {
-	inside, mark, _ := r.Settle(tree, before, now) // an expression that fails does not match
+	inside, mark, _ := r.FirstSight(tree, before, now) // an expression that fails does not match
 	switch {
 	case inside && !r.OnlyInRounds:
 		v.In++
@@ -122,8 +122,8 @@ func (v *Rule) Count(before bool, r *plan.Rule, tree any, now time.Time) {
 	}
 }
 
-// Untold says in words what it means that a changed rule is Untold.
-func Untold(rule string) string {
+// AppliesLater says in words what a changed rule does that applies later: see Rule.
+func AppliesLater(rule string) string {
 	return "the change applies to each object when that changes next; to apply it to all now: " +
 		"informd rule resync " + rule
 }
@@ -162,8 +162,8 @@ func (v Rule) String() string {
 	if len(v.Does) > 0 {
 		parts = append(parts, "it "+strings.Join(v.Does, ", "))
 	}
-	if v.Untold {
-		parts = append(parts, Untold(v.Name))
+	if v.AppliesLater {
+		parts = append(parts, AppliesLater(v.Name))
 	}
 	if v.Leaves {
 		parts = append(parts, Left)

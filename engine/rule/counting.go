@@ -30,16 +30,16 @@ func (c *Count) Text() string {
 	return string(all)
 }
 
-// mark returns what a change counts for, or nil if it goes on whatever has come before: the rule
+// hit returns what a change counts for, or nil if it goes on whatever has come before: the rule
 // counts nothing, or the change makes it delete what it applied. If By fails, the change counts for
 // its object alone; if At fails, as of now.
-func (r *Rule) mark(env *expr.Env, d delta.Delta) (m *count.Mark, err error) {
+func (r *Rule) hit(env *expr.Env, d delta.Delta) (m *count.Hit, err error) {
 	c := r.Count
 	if c == nil || r.Prunes(d) {
 		return nil, nil
 	}
 	of, err := c.Of(d, env.Object)
-	m = &count.Mark{Of: of, At: env.Now}
+	m = &count.Hit{Of: of, At: env.Now}
 	if c.At != nil {
 		at, ok, failure := c.At.Time(&expr.Env{Object: env.Object})
 		if ok {

@@ -61,7 +61,7 @@ type Match struct {
 	Group Group
 	// Count is what the change counts for, once it is decided; nil: it goes on whatever has come
 	// before.
-	Count *count.Mark
+	Count *count.Hit
 	// Samples are what the change adds to each of the rule's Counters.
 	Samples []measure.Sample
 	// Version names the change itself by its resourceVersions. They may differ from those of Delta:
@@ -131,7 +131,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 		m.Samples = append(m.Samples, counter.Sample(&env))
 	}
 	var failure error
-	m.Count, failure = r.mark(&env, d)
+	m.Count, failure = r.hit(&env, d)
 	err = errors.Join(err, failure)
 	if m.Payload, failure = r.payload(&env); failure != nil {
 		m.Undecided = true

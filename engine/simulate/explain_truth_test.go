@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
@@ -56,8 +57,8 @@ func TestFaultsThatAreOver(t *testing.T) {
 		ruleOf("when", `, when: int(object.data.size) > 3`), ruleOf("old", `, when: 'int(object.data.size) > int(old.data.size ?? "0")'`),
 		ruleOf("payload", `, payload: int(object.data.size)`),
 	}
-	status := func(b *bench) map[string]engine.RuleStatus {
-		all := make(map[string]engine.RuleStatus)
+	status := func(b *bench) map[string]admin.RuleStatus {
+		all := make(map[string]admin.RuleStatus)
 		s, _ := b.Status()
 		for _, r := range s.Rules {
 			all[r.Name] = r

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
@@ -46,7 +47,7 @@ type Simulation struct {
 	options Options
 	clock   *clock
 	cluster *cluster
-	memory  *state.Memory // of the engine's state
+	memory  *state.InMemory // of the engine's state
 	events  []Event
 
 	stepper     *engine.Stepper // nil while the engine is stopped
@@ -78,7 +79,7 @@ func New(p *plan.Plan, o Options) (*Simulation, error) {
 	}
 	s := &Simulation{
 		plan: p, options: o, clock: &clock{now: o.Start}, cluster: newCluster(),
-		memory: state.NewMemory(), away: make(map[schema.GroupVersionResource]*away),
+		memory: state.NewInMemory(), away: make(map[schema.GroupVersionResource]*away),
 	}
 	if o.Stopped {
 		return s, nil
@@ -97,9 +98,9 @@ func (s *Simulation) Events() []Event {
 }
 
 // Status reports what the engine does, as the daemon does. ok is false while it is stopped.
-func (s *Simulation) Status() (status engine.Status, ok bool) {
+func (s *Simulation) Status() (status admin.Status, ok bool) {
 	if s.stepper == nil {
-		return engine.Status{}, false
+		return admin.Status{}, false
 	}
 	return s.stepper.Engine().Status(), true
 }
@@ -260,7 +261,7 @@ func (s *Simulation) Run(r Resumption) error {
 		s.plan = r.Plan
 	}
 	if r.StateLost {
-		s.memory = state.NewMemory()
+		s.memory = state.NewInMemory()
 	}
 	s.clock.now = s.clock.now.Add(r.ClockSet)
 	if err := s.begin(); err != nil {

@@ -106,8 +106,8 @@ func (s *served) serving(ctx context.Context, r schema.GroupResource) (has []str
 		if err != nil { // also a "not found", because the list of groups has it
 			return nil, err
 		}
-		if isUntold(gv, list) {
-			return nil, errUntold
+		if isRefusal(gv, list) {
+			return nil, errNothingListed
 		}
 		if slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool {
 			return a.Name == r.Resource
@@ -118,12 +118,12 @@ func (s *served) serving(ctx context.Context, r schema.GroupResource) (has []str
 	return has, nil
 }
 
-// errUntold reports a list of the core resources without any.
-var errUntold = errors.New("the API server does not say which resources v1 has")
+// errNothingListed reports a list of the core resources without any.
+var errNothingListed = errors.New("the API server does not say which resources v1 has")
 
-// isUntold reports whether a list of resources stands for a refusal: client-go returns an empty one
+// isRefusal reports whether a list of resources stands for a refusal: client-go returns an empty one
 // for v1 if the API server answers 403 or 404. Each API server has resources in v1.
-func isUntold(gv schema.GroupVersion, list *metav1.APIResourceList) bool {
+func isRefusal(gv schema.GroupVersion, list *metav1.APIResourceList) bool {
 	return gv == schema.GroupVersion{Version: "v1"} && len(list.APIResources) == 0
 }
 
@@ -141,7 +141,7 @@ func (c *apiClient) groupVersions(ctx context.Context, group string) ([]string, 
 			return nil, err
 		}
 		if len(core.Versions) == 0 {
-			return nil, errUntold
+			return nil, errNothingListed
 		}
 		return core.Versions, nil
 	}

@@ -70,7 +70,7 @@ func (s *served) ask(ctx context.Context, sel Selection) (availability, string) 
 	case apierrors.IsNotFound(err):
 		return isAbsent, fmt.Sprintf("the cluster does not serve %s", sel.Resource.GroupVersion())
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err),
-		err == nil && isUntold(sel.Resource.GroupVersion(), list):
+		err == nil && isRefusal(sel.Resource.GroupVersion(), list):
 		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, "+
 			"and discovery is forbidden", object.ResourceName(sel.Resource))
 	case err != nil:

@@ -262,7 +262,7 @@ func TestDamageFoundWhileRunning(t *testing.T) {
 	}
 	put(1)
 	s.written()
-	s.settleSoon(time.Minute)
+	s.moveSoon(time.Minute)
 	if err := s.db.Load().pebble.Set(records.AppendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}

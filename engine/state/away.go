@@ -31,8 +31,8 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 	[]queue.Numbered[delivery.Delivery], error,
 ) {
 	found, err := l.load(key, after, maxItems, maxBytes)
-	if err == nil && len(found) == 0 && l.store.isUnsettled() {
-		l.store.settleSoon(l.store.opts.limits.read)
+	if err == nil && len(found) == 0 && l.store.isBehind() {
+		l.store.moveSoon(l.store.opts.limits.read)
 		return l.load(key, after, maxItems, maxBytes)
 	}
 	return found, err

@@ -46,7 +46,7 @@ func TestCalm(t *testing.T) {
 	turn()
 	s.tryAppend()
 	expect(true, "with that one")
-	s.wantsSettled.Store(true)
+	s.wantsMoved.Store(true)
 	s.tryAppend()
 	expect(false, "when somebody waits")
 	turn()

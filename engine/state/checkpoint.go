@@ -71,13 +71,13 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		full.content = content
 	}
 	if d.kept != nil && d.kept != full {
-		if err := s.settleLog(d, d.kept, full.content); err != nil {
+		if err := s.moveLog(d, d.kept, full.content); err != nil {
 			return err
 		}
 	}
 	d.kept = full
 	if full.atOnce {
-		if err := s.settleLog(d, full, nil); err != nil {
+		if err := s.moveLog(d, full, nil); err != nil {
 			return err
 		}
 	}
@@ -85,9 +85,9 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 	return nil
 }
 
-// settleLog moves a log into the store and removes it. later is what the next log holds: the store
+// moveLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
-func (s *Store) settleLog(d *database, full *fullLog, later *log.Contents) error {
+func (s *Store) moveLog(d *database, full *fullLog, later *log.Contents) error {
 	done := records.Progress{Next: full.number + 1}
 	if later != nil {
 		done.Begun = later.Length()
@@ -106,7 +106,7 @@ func (s *Store) settleLog(d *database, full *fullLog, later *log.Contents) error
 		return o.log <= full.number
 	})
 	s.mu.Unlock()
-	s.settled.reach(full.upTo)
+	s.stored.reach(full.upTo)
 	return nil
 }
 
@@ -272,22 +272,22 @@ func (d *database) mayMove(files vfs.FS, c *log.Contents) error {
 	return disk.SyncDir(files, d.dir)
 }
 
-// settle returns when the store has everything that was recorded before. Before Run, and while
+// awaitMoved returns when the store has everything that was recorded before. Before Run, and while
 // nothing can be written, it returns at once.
-func (s *Store) settle(ctx context.Context) error {
+func (s *Store) awaitMoved(ctx context.Context) error {
 	d := s.db.Load()
 	if !s.running.Load() || d == nil || d.readOnly != nil || s.broken.Load() {
 		return nil
 	}
-	return s.settled.await(ctx, s.last.Load(), func() {
-		s.wantsSettled.Store(true)
+	return s.stored.await(ctx, s.last.Load(), func() {
+		s.wantsMoved.Store(true)
 		s.wake.send()
 	})
 }
 
-// settleSoon does what settle does, for at most a time.
-func (s *Store) settleSoon(limit time.Duration) {
+// moveSoon waits as awaitMoved does, for at most a time.
+func (s *Store) moveSoon(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	_ = s.settle(ctx) // otherwise the caller finds less
+	_ = s.awaitMoved(ctx) // otherwise the caller finds less
 }

@@ -23,7 +23,7 @@ func TestCleanEndLosesNothing(t *testing.T) {
 		before func(*Store)
 	}{
 		{"the last records fill a log", func(s *Store) { s.opts.limits.log = 1 }},
-		{"somebody waits for the store to get the log", func(s *Store) { s.wantsSettled.Store(true) }},
+		{"somebody waits for the store to get the log", func(s *Store) { s.wantsMoved.Store(true) }},
 		{"much waits for a sync", func(s *Store) { s.unsynced.add(1, 2*maxUnsynced) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 	l.record(10)
 	l.written()
 	files.goBlind(syscall.EMFILE)
-	l.wantsSettled.Store(true)
+	l.wantsMoved.Store(true)
 	l.wake.send()
 	eventually(t, "it is noticed", func() bool { return l.Status().Trouble != "" })
 	files.heal()

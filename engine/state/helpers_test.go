@@ -120,7 +120,7 @@ func (s *Store) turn() error {
 // moved does what flush does, and gives Pebble everything.
 func (s *Store) moved() error {
 	d := s.db.Load()
-	s.wantsSettled.Store(true)
+	s.wantsMoved.Store(true)
 	if err := s.flush(d); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ func TestMemoryOutlastsTheStore(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	memory := NewMemory()
+	memory := NewInMemory()
 	for range 2 {
 		s := open(t, "/state", Options{Memory: memory})
 		rules, err := s.Rules()
@@ -27,7 +27,7 @@ func TestMemoryOutlastsTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := open(t, "/state", Options{Memory: NewMemory()}); !s.IsNew() {
+	if s := open(t, "/state", Options{Memory: NewInMemory()}); !s.IsNew() {
 		t.Error("another memory has the files of the first")
 	} else if err := s.Run(ended); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestMemoryOutlastsTheStore(t *testing.T) {
 func BenchmarkMemory(b *testing.B) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	memory := NewMemory()
+	memory := NewInMemory()
 	for b.Loop() {
 		s := open(b, "/state", Options{Memory: memory})
 		if err := s.Run(ended); err != nil {

@@ -15,13 +15,13 @@ type progress struct {
 	started mark // is 1 once Run has begun
 	logged  mark // the log has these cuts
 	synced  mark // the disk has them, too
-	settled mark // the store has them, too
+	stored  mark // the store has them, too
 
-	wake         signal      // to append at once
-	stir         signal      // to append soon
-	stirred      atomic.Bool // the goroutine that appends knows that something was recorded
-	wakeSync     signal      // to sync at once
-	wantsSettled atomic.Bool // to give the store what the log has
+	wake       signal      // to append at once
+	stir       signal      // to append soon
+	stirred    atomic.Bool // the goroutine that appends knows that something was recorded
+	wakeSync   signal      // to sync at once
+	wantsMoved atomic.Bool // to give the store what the log has
 	// isLate says that the log does not take records promptly, so that no event waits for it.
 	isLate atomic.Bool
 }
@@ -44,5 +44,5 @@ func (p *progress) awaitLogged(cut uint64) {
 	}
 }
 
-// isUnsettled reports whether the store does not have everything that was recorded.
-func (p *progress) isUnsettled() bool { return !p.settled.has(p.last.Load()) }
+// isBehind reports whether the store does not have everything that was recorded.
+func (p *progress) isBehind() bool { return !p.stored.has(p.last.Load()) }

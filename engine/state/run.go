@@ -178,13 +178,13 @@ func (s *Store) tryAppend() {
 	if s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load()) {
 		err = s.append(d)
 	}
-	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsSettled.Load()
+	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsMoved.Load()
 	switch {
 	case err != nil || !isFull:
 	case d.isMoving.Load():
 		d.fs.Tempo.Hurry()
 	default:
-		err = s.rotate(d, s.wantsSettled.Swap(false))
+		err = s.rotate(d, s.wantsMoved.Swap(false))
 	}
 	if err != nil {
 		s.stopWriting(err)
@@ -203,7 +203,7 @@ func (s *Store) syncAll(ctx context.Context) {
 		case <-s.wakeSync:
 		}
 		s.trySync()
-		if s.unwritten.records.Load() != 0 || s.wantsSettled.Load() {
+		if s.unwritten.records.Load() != 0 || s.wantsMoved.Load() {
 			s.wake.send() // in case the log has been waiting for the disk
 		}
 	}

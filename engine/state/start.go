@@ -143,7 +143,7 @@ func (s *Store) all(prefix []byte, f func(value []byte, get records.DictionaryOf
 	if d == nil {
 		return nil
 	}
-	s.settleSoon(s.opts.limits.load)
+	s.moveSoon(s.opts.limits.load)
 	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
 		dictionary := func(id records.DictionaryID) (*object.Dictionary, error) {
 			return d.dictionaries.get(db, id)

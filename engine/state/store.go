@@ -52,7 +52,7 @@ type Options struct {
 	// Clock tells the time in logs, in Status and in file names. nil means the system's clock.
 	Clock clock.PassiveClock
 	// Memory holds the files in place of the disk. nil means the disk.
-	Memory *Memory
+	Memory *InMemory
 	// Version is the version of this informd. The store keeps it, for whoever cannot read the store.
 	Version string
 	// CatchCrashes makes Go's runtime note crashes of this process in the directory. So a store is set
@@ -299,7 +299,7 @@ func (s *Store) hides(o records.Owner, limit time.Duration) bool {
 	if isDropped {
 		return true
 	}
-	s.settleSoon(limit)
+	s.moveSoon(limit)
 	return s.isDropped(o)
 }
 

@@ -62,7 +62,7 @@ func (t *Tally) SetID(rule string) {
 
 // Add counts a match, and reports whether it goes on. It is called within a cut, and records in it
 // what has changed.
-func (t *Tally) Add(d delta.Delta, m count.Mark, now time.Time) (goesOn bool) {
+func (t *Tally) Add(d delta.Delta, m count.Hit, now time.Time) (goesOn bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d.Occasion = 0 // an object that has not changed does not count again because the rule has

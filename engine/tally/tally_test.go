@@ -42,7 +42,7 @@ func change(version int) delta.Delta {
 func TestOverRestarts(t *testing.T) {
 	t.Parallel()
 	n, thrice := make(notes), &rule.Count{Times: 3, Within: time.Hour}
-	mark := count.Mark{Of: count.ValueOf("shop/a"), At: noon}
+	mark := count.Hit{Of: count.ValueOf("shop/a"), At: noon}
 	c := New("before", thrice, n)
 	c.SetID("r")
 	c.Begin()
@@ -86,7 +86,7 @@ func TestOccasions(t *testing.T) {
 	c := New("r", &rule.Count{Times: 2, Within: time.Hour}, nil)
 	again := change(1)
 	again.Occasion = 2
-	mark := count.Mark{Of: count.ValueOf("a"), At: noon}
+	mark := count.Hit{Of: count.ValueOf("a"), At: noon}
 	if c.Add(change(1), mark, noon) || c.Add(again, mark, noon) || !c.Add(change(2), mark, noon) {
 		t.Error("the same change counts twice, or another one does not")
 	}
@@ -96,7 +96,7 @@ func TestFull(t *testing.T) {
 	t.Parallel()
 	c := New("r", &rule.Count{Times: 2, Within: time.Hour}, nil)
 	for i := range count.MaxWindows + 1 {
-		c.Add(change(1), count.Mark{Of: count.ValueOf(fmt.Sprint(i)), At: noon}, noon)
+		c.Add(change(1), count.Hit{Of: count.ValueOf(fmt.Sprint(i)), At: noon}, noon)
 	}
 	if err := c.Full(); !errors.Is(err, ErrFull) || c.Full() != nil {
 		t.Errorf("it is full: %v", err)

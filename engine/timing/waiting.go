@@ -92,7 +92,7 @@ func (w *Waiting) Put(key string, at int64) {
 	if len(w.heap) >= len(w.chains) {
 		w.rehash(max(minChains, 2*len(w.chains)))
 	}
-	place := w.place()
+	place := w.slot()
 	chain := w.chain(key)
 	w.entries[place] = entry{key: key, at: at, next: *chain, heap: uint32(len(w.heap))}
 	*chain = place + 1
@@ -127,8 +127,8 @@ func (w *Waiting) Delete(key string) {
 	}
 }
 
-// place returns a place for a new entry.
-func (w *Waiting) place() uint32 {
+// slot returns a place for a new entry.
+func (w *Waiting) slot() uint32 {
 	if w.free == 0 {
 		w.entries = append(w.entries, entry{})
 		return uint32(len(w.entries) - 1)

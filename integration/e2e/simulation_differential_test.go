@@ -25,6 +25,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/queue"
@@ -629,7 +630,7 @@ func between(informers []*source.Informer, f func()) {
 // settle waits until the engine has told n events in all, is at rest, and its rules are where those of
 // the simulation are. Timers that are due ring only while it is at rest otherwise: so it does not
 // depend on the weather which changes come in one event of a group.
-func (r *real) settle(n int, want engine.Status, about func() string) {
+func (r *real) settle(n int, want admin.Status, about func() string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		why := r.unrest()
@@ -660,7 +661,7 @@ func (r *real) unrest() string {
 		}
 	}
 	for _, rule := range status.Rules {
-		if q := rule.Queue; q.Waiting+q.Away+q.InFlight > 0 || rule.State != engine.RuleActive {
+		if q := rule.Queue; q.Waiting+q.Away+q.InFlight > 0 || rule.State != admin.RuleActive {
 			return fmt.Sprintf("rule %s is %s: %+v", rule.Name, rule.State, q)
 		}
 		if rule.Pending > 0 && !rule.NextDue.After(r.clock.Now()) {
@@ -674,14 +675,14 @@ func (r *real) unrest() string {
 }
 
 // differs says what rules have yet to gather and to wait for, to be where those of the simulation are.
-func (r *real) differs(want engine.Status) string {
+func (r *real) differs(want admin.Status) string {
 	type waits struct {
 		Rule               string
 		Pending, Gathered  int
 		NextDue, NextRound time.Time
 		NextEvent          time.Time
 	}
-	of := func(s engine.Status) (all []waits) {
+	of := func(s admin.Status) (all []waits) {
 		for _, rule := range s.Rules {
 			all = append(all, waits{rule.Name, rule.Pending, rule.Gathered, rule.NextDue, rule.NextRound, rule.NextEvent})
 		}

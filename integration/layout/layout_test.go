@@ -111,13 +111,31 @@ var mayImport = map[string][]string{
 	"engine/action":        {"engine/delta", "engine/object", "plugins/handler"},
 	"engine/gather":        {"engine/delivery", "engine/rule", "engine/timing", "engine/delta"},
 	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/gather", "engine/rule", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/live": {
+		"engine/action", "engine/count", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/expr", "engine/gather", "engine/gauges", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/queue",
+		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail", "plugins/handler",
+	},
+	"engine/acting": {
+		"config", "engine/action", "engine/delta", "engine/dispatch", "engine/live", "engine/object", "engine/trail", "plugins/handler",
+	},
+	"engine/intake": {
+		"engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/evaluate", "engine/follow", "engine/gauges", "engine/live", "engine/object", "engine/plan", "engine/resume", "engine/rounds", "engine/rule",
+		"engine/source", "engine/state", "engine/timing", "engine/trail", "plugins/handler",
+	},
+	"engine/running": {
+		"config", "engine/acting", "engine/delivery", "engine/delta", "engine/dispatch", "engine/gauges", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/preview",
+		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/trail", "plugins/handler",
+	},
+	"engine/admin": {
+		"engine/acting", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/plan", "engine/preview", "engine/queue", "engine/running", "engine/source",
+		"engine/state", "engine/trail",
+	},
 	"engine": {
-		"config", "engine/source", "engine/action", "engine/dispatch", "engine/due", "engine/gather", "engine/gauges", "engine/rounds", "engine/tally", "engine/state", "engine/plan", "engine/queue", "engine/rule",
-		"engine/evaluate", "engine/follow", "engine/resume", "engine/timing", "engine/count", "engine/measure", "engine/prepare", "engine/delivery", "engine/trail", "engine/explain", "engine/orphans", "engine/preview",
-		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
+		"config", "engine/acting", "engine/action", "engine/admin", "engine/delivery", "engine/delta", "engine/dispatch", "engine/intake", "engine/live", "engine/object", "engine/plan", "engine/prepare", "engine/preview", "engine/queue",
+		"engine/resume", "engine/rounds", "engine/running", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/simulate": {
-		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/explain", "engine/object", "engine/object/scan", "engine/plan",
+		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/explain", "engine/object", "engine/object/scan", "engine/plan",
 		"engine/queue", "engine/state",
 		"plugins/handler",
 	},
@@ -170,7 +188,7 @@ var mayImport = map[string][]string{
 	"cmd/informd/daemon": {
 		"cmd/informd/schemas/served",
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "cmd/informd/rbac", "config",
-		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview",
+		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview",
 		"engine/rights", "engine/source", "engine/state", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/early": {"internal/timerslack"},
@@ -274,7 +292,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler", "integration/bench"},
-		"k8s.io/client-go":               {"internal/bounded", "engine", "engine/source", "engine/action", "cmd/informd/applied", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
+		"k8s.io/client-go":               {"internal/bounded", "engine", "engine/source", "engine/action", "engine/acting", "cmd/informd/applied", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
 		"github.com/cockroachdb/pebble":  {"engine/state"},
 		"github.com/spf13/cobra":         {"cmd/informd"},

@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/explain"
@@ -74,7 +75,7 @@ func (b *backend) Status() control.Status {
 	}
 }
 
-func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus {
+func (b *backend) sources(sources []admin.SourceStatus) []control.SourceStatus {
 	out := make([]control.SourceStatus, 0, len(sources))
 	for _, s := range sources {
 		one := control.SourceStatus{
@@ -94,7 +95,7 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 	return out
 }
 
-func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
+func (b *backend) rules(rules []admin.RuleStatus) []control.RuleStatus {
 	// Without the letters the count is 0; informd dead list shows the error.
 	letters, _ := b.engine.Letters()
 	dead, healed := countLetters(letters, b.current.plan().Rules)
@@ -147,7 +148,7 @@ func expressionError(e *engine.ExpressionFailure) *control.ExpressionError {
 	}
 }
 
-func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus {
+func (b *backend) hosts(handlers []admin.HandlerStatus) []control.HandlerStatus {
 	out := make([]control.HandlerStatus, 0, len(handlers))
 	for _, h := range handlers {
 		if h.Name == engine.OwnActions {
@@ -327,7 +328,7 @@ func (b *backend) Written(ctx context.Context) error { return b.engine.Written(c
 // RetryRule implements control.Backend.
 func (b *backend) RetryRule(rule, object string) (int, error) {
 	n, err := b.engine.RetryRule(rule, object)
-	if none, ok := errors.AsType[*engine.NotWaitingError](err); ok {
+	if none, ok := errors.AsType[*admin.NotWaitingError](err); ok {
 		return 0, (*control.NotWaitingError)(none)
 	}
 	return n, notFound(err)
@@ -414,7 +415,7 @@ func (b *backend) Reload(ctx context.Context) (control.ReloadedAll, error) {
 
 // notFound makes an engine.ErrNotFound a control.ErrNotFound.
 func notFound(err error) error {
-	if errors.Is(err, engine.ErrNotFound) {
+	if errors.Is(err, admin.ErrNotFound) {
 		return fmt.Errorf("%w: %w", control.ErrNotFound, err)
 	}
 	return err

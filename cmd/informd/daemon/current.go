@@ -20,6 +20,7 @@ import (
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/preview"
@@ -127,7 +128,7 @@ func (c *current) switchTo(
 	if err != nil {
 		c.handlers.abandon(next)
 		refused := &control.Error{Code: http.StatusConflict, Message: "nothing was changed: " + err.Error()}
-		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, engine.ErrStopping) ||
+		if errors.Is(err, engine.ErrNotRunning) || errors.Is(err, admin.ErrStopping) ||
 			errors.Is(err, context.DeadlineExceeded) {
 			refused.Code = mayPass
 		}
@@ -153,8 +154,8 @@ func (c *current) switchTo(
 				"environment: %s", h.Name, strings.Join(names, ", ")))
 		}
 	}
-	for _, name := range rules.Untold {
-		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Untold(name)))
+	for _, name := range rules.AppliesLater {
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.AppliesLater(name)))
 	}
 	for _, name := range rules.Leaving {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Left))
@@ -232,7 +233,7 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	for _, r := range v.Rules {
 		out.Rules = append(out.Rules, control.PlannedRule{
 			Name: r.Name, Former: r.Former, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
-			Lists: r.Lists, Dropped: r.Dropped, Untold: r.Untold, Leaves: r.Leaves, Does: r.Does,
+			Lists: r.Lists, Dropped: r.Dropped, Untold: r.AppliesLater, Leaves: r.Leaves, Does: r.Does,
 			Text: r.String(),
 		})
 	}

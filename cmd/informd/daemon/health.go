@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -56,7 +57,7 @@ func newMux(
 // readiness returns what /readyz says. Anybody can read that, so it has names, states and numbers
 // only. A reason may quote a handler, the API server or a manifest: informd status shows those.
 func readiness(
-	status engine.Status, handlers *handlers, last *control.LastReload,
+	status admin.Status, handlers *handlers, last *control.LastReload,
 	rights *control.RightsStatus,
 ) (ready bool, report string) {
 	ready = true

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/informd/informd/cmd/informd/control"
-	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/host"
@@ -28,8 +28,8 @@ func (t troubled) Status() host.Status { return t.status }
 // manifest says: each may quote what only few may read.
 func TestReadinessHasStatesOnly(t *testing.T) {
 	const said = "cannot parse hunter2"
-	status := engine.Status{
-		Sources: []engine.SourceStatus{
+	status := admin.Status{
+		Sources: []admin.SourceStatus{
 			{Name: "pods", State: source.Failing, Reason: said},
 			{Name: "nodes", State: source.Listing, Reason: "20 objects so far"}, // informd's own words
 		},
@@ -57,11 +57,11 @@ not ready; informd status says why
 	if ready || report != want {
 		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
 	}
-	_, report = readiness(engine.Status{State: new(state.Status), IsLoading: true}, &handlers{}, nil, nil)
+	_, report = readiness(admin.Status{State: new(state.Status), IsLoading: true}, &handlers{}, nil, nil)
 	if want := "    state: not loaded yet\nready\n"; report != want {
 		t.Errorf("got\n%s\nwant\n%s", report, want)
 	}
-	_, report = readiness(engine.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said})
+	_, report = readiness(admin.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said})
 	if want := "    rights: not known\nready\n"; report != want {
 		t.Errorf("got\n%s\nwant\n%s", report, want)
 	}
@@ -69,8 +69,8 @@ not ready; informd status says why
 
 // A daemon that stops takes no more events, so it is not ready, whatever its sources are.
 func TestNotReadyWhileStopping(t *testing.T) {
-	sources := []engine.SourceStatus{{Name: "pods", State: source.Synced, Ready: true}}
-	ready, report := readiness(engine.Status{Sources: sources, IsStopping: true}, &handlers{}, nil, nil)
+	sources := []admin.SourceStatus{{Name: "pods", State: source.Synced, Ready: true}}
+	ready, report := readiness(admin.Status{Sources: sources, IsStopping: true}, &handlers{}, nil, nil)
 	if want := "[-] informd: stopping\n[+] source pods: synced\nnot ready; informd status says why\n"; ready || report != want {
 		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/admin"
 )
 
 // manifestCollector shows the metrics that manifests define, and how they are. A reload changes which
@@ -52,7 +53,7 @@ func (c manifestCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func metricStatus(metrics []engine.MetricStatus) (out []control.MetricStatus) {
+func metricStatus(metrics []admin.MetricStatus) (out []control.MetricStatus) {
 	for _, m := range metrics {
 		out = append(out, control.MetricStatus{
 			Name: m.Name, Source: m.Source, Rule: m.Rule, Counts: m.Counts,

@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
@@ -402,7 +403,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 
 // collectRules shows what there is of each rule.
 func (c *engineCollector) collectRules(
-	status engine.Status, gauge func(*prometheus.Desc, float64, ...string),
+	status admin.Status, gauge func(*prometheus.Desc, float64, ...string),
 	counter func(*prometheus.Desc, uint64, ...string),
 ) {
 	letters := status.DeadLetters.ByRule

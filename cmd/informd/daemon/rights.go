@@ -14,8 +14,8 @@ import (
 
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/rbac"
-	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rights"
 	"github.com/informd/informd/engine/source"
@@ -33,7 +33,7 @@ const (
 
 // retrier is what permissions needs of an [engine.Engine].
 type retrier interface {
-	Status() engine.Status
+	Status() admin.Status
 	RetryRule(rule, object string) (n int, err error)
 }
 
@@ -202,5 +202,5 @@ func (p *permissions) retry() {
 // anyForbidden reports whether a source is forbidden.
 func (p *permissions) anyForbidden() bool {
 	return slices.ContainsFunc(p.engine.Status().Sources,
-		func(s engine.SourceStatus) bool { return s.State == source.Forbidden })
+		func(s admin.SourceStatus) bool { return s.State == source.Forbidden })
 }

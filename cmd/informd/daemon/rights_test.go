@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/admin"
 )
 
 type retries []string
 
-func (r *retries) Status() engine.Status { return engine.Status{} }
+func (r *retries) Status() admin.Status { return admin.Status{} }
 
 func (r *retries) RetryRule(rule, object string) (int, error) {
 	*r = append(*r, rule+object)

@@ -1,0 +1,288 @@
+// Package acting changes the cluster for rules and handlers: it says what each of them may do, has it done,
+// and recognizes what a rule has done itself.
+package acting
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/trail"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Acting performs actions in the cluster, for all handlers and rules. It is safe for concurrent use.
+type Acting struct {
+	*action.Executor
+	options Options
+	Writes  *action.Writes // what rules have written lately
+	breaker *action.Breaker
+
+	mu sync.Mutex // guards policies; a leaf
+	// by handler: those with a spec.access.write
+	policies map[string]*atomic.Pointer[action.Policy]
+}
+
+// Options say how to act. All but Observer and Perform are set.
+type Options struct {
+	Config    *rest.Config
+	HTTP      *http.Client
+	Discovery discovery.DiscoveryInterface
+	Logger    *slog.Logger
+	Clock     clock.PassiveClock
+	// Rule returns the rule that made an event under this name, or nil.
+	Rule func(name string) *live.Rule
+	// Observer, if not nil, gets each action that was performed, concurrently. Its rule remembers it as well.
+	Observer func(action.Done)
+	// DryRun logs what actions would change instead of performing them.
+	DryRun bool
+	// Perform, if not nil, gets the actions in place of the cluster.
+	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
+}
+
+// New returns an Acting. It asks the cluster for nothing.
+func New(o Options) (*Acting, error) {
+	writes := action.NewWrites()
+	resources := discovery.ToServerResourcesInterfaceWithContext(o.Discovery)
+	observer := func(d action.Done) {
+		if r := o.Rule(d.Rule); r != nil {
+			r.Trails.Acted.Add(d, o.Clock.Now())
+		}
+		if o.Observer != nil {
+			o.Observer(d)
+		}
+	}
+	options := action.Options{Logger: o.Logger, Observer: observer, Writes: writes}
+	executor, err := action.New(o.Config, o.HTTP, resources, o.Clock.Now, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Acting{
+		Executor: executor, options: o, Writes: writes,
+		breaker:  action.NewBreaker(writes, o.Clock.Now, o.Logger),
+		policies: make(map[string]*atomic.Pointer[action.Policy]),
+	}, nil
+}
+
+// Configure sets what a lane needs if its rule has actions, or a handler h that may change the cluster. The
+// lane then recognizes the rule's own changes, unless the rule asks for them.
+func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handler) {
+	if r.Actions == nil && len(h.Write) == 0 {
+		return
+	}
+	o.Acts, o.ActsItself = true, r.Actions != nil
+	if o.ActsItself && r.Handler != "" {
+		o.Actor = a.OfRules()
+	}
+	if !r.OwnChanges {
+		r.KnowsOwn = true
+		o.Own = own{a.Writes, r.Source.Resource, r.Name, r.Former}
+	}
+}
+
+// Chasing says why events of a rule are held back, or returns "". isRule reports whether a rule of that name
+// exists.
+func (a *Acting) Chasing(rule string, isRule func(name string) bool) string {
+	return a.breaker.Chasing(rule, isRule)
+}
+
+// LongPrune is how many deletions make a prune that takes more than a moment.
+const LongPrune = 100
+
+// Progress says how far a long prune of a rule is, or returns "".
+func (a *Acting) Progress(rule string) string {
+	if done, of := a.Executor.Pruning(rule); of > LongPrune {
+		return fmt.Sprintf("prunes: %d of %d objects", done, of)
+	}
+	return ""
+}
+
+// actor implements dispatch.Actor for one handler, or for the rules' own actions.
+type actor struct {
+	*Acting
+	handler string // empty if rules act themselves
+	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
+}
+
+// Of returns the actor of a handler. If the handler lacks a permission, the error names the
+// manifest line that would grant it.
+func (a *Acting) Of(h config.Handler) dispatch.Actor {
+	policy := new(atomic.Pointer[action.Policy])
+	policy.Store(policyOf(h))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.policies, h.Name)
+	if len(h.Write) > 0 {
+		a.policies[h.Name] = policy
+	}
+	check := func(by action.By, ev *handler.Event, actions []handler.Action) error {
+		return a.Executor.Check(*policy.Load(), by, ev, actions)
+	}
+	return &actor{Acting: a, handler: h.Name, check: check}
+}
+
+func policyOf(h config.Handler) *action.Policy {
+	policy := &action.Policy{Handler: h.Name}
+	for _, g := range h.Write {
+		policy.Grants = append(policy.Grants, action.Grant{
+			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs,
+			Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(0).String(),
+		})
+	}
+	return policy
+}
+
+// Allow applies a new manifest h of a handler: the handler may change in the cluster what h.Write grants.
+// Until done is called, the old permissions hold as well. done(true) keeps the new ones alone, done(false)
+// the old ones alone. A handler that had no Write when Of made its actor cannot get one: Allow then changes
+// nothing.
+func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
+	a.mu.Lock()
+	policy := a.policies[h.Name]
+	a.mu.Unlock()
+	if policy == nil {
+		return func(bool) {}
+	}
+	before, after := policy.Load(), policyOf(h)
+	both := slices.Concat(after.Grants, before.Grants)
+	policy.Store(&action.Policy{Handler: h.Name, Grants: both})
+	return func(stands bool) {
+		if stands {
+			policy.Store(after)
+			return
+		}
+		policy.Store(before)
+	}
+}
+
+// OfRules returns the actor of rules' own actions. It allows what the rules say now, because
+// actions recorded before a restart may come from older rules.
+func (a *Acting) OfRules() dispatch.Actor {
+	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
+		r := a.options.Rule(by.Rule)
+		for _, one := range actions {
+			if action.IsBreak(one) {
+				continue
+			}
+			if r == nil || !r.AsksFor(one) {
+				resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
+				return handler.Reject(fmt.Errorf(
+					"rule %s does not ask for %s of %s", by.Rule, one.Verb, resource))
+			}
+		}
+		return action.ValidateOwn(actions)
+	}
+	return &actor{Acting: a, check: check}
+}
+
+func (a *actor) by(ev *handler.Event) action.By {
+	r := a.options.Rule(ev.Rule)
+	by := action.By{
+		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.Preparer.IsConfidential(),
+	}
+	if r != nil {
+		by.Former = r.Former
+	}
+	return by
+}
+
+// Check implements dispatch.Actor.
+func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
+	return a.check(a.by(ev), ev, actions)
+}
+
+// Do implements dispatch.Actor.
+func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
+	if a.options.Perform != nil {
+		return a.options.Perform(a.by(ev), ev, actions)
+	}
+	if a.options.DryRun {
+		by := a.by(ev)
+		a.Executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })
+		return nil
+	}
+	err := a.Executor.Do(ctx, a.by(ev), ev, actions)
+	if err != nil && a.handler == "" && !action.Quotes(err) {
+		err = dispatch.Plain(err)
+	}
+	if errors.Is(err, action.ErrConflict) {
+		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
+	}
+	return err
+}
+
+// DoSeen implements dispatch.Witness.
+func (a *actor) DoSeen(
+	ctx context.Context, ev *handler.Event, actions []handler.Action,
+) (trail.Verdict, error) {
+	r := a.options.Rule(ev.Rule)
+	if r == nil || a.handler != "" || a.options.DryRun || a.options.Perform != nil {
+		return 0, a.Do(ctx, ev, actions)
+	}
+	of := r.Trails.Acted
+	of.Begin(ev.ID)
+	err := a.Do(ctx, ev, actions)
+	return of.End(ev.ID), err
+}
+
+// preview logs what an action would do.
+func (a *actor) preview(by action.By, ev *handler.Event, p action.Preview) {
+	resource := object.ResourceName(schema.GroupVersionResource(p.Resource))
+	if p.Subresource != "" {
+		resource += "/" + p.Subresource
+	}
+	attrs := []any{
+		"rule", ev.Rule, "handler", cmp.Or(a.handler, live.OwnActions), "verb", p.Verb,
+		"resource", resource, "namespace", p.Namespace, "name", p.Name,
+		"outcome", outcome(p), "id", ev.ID,
+	}
+	level := slog.LevelInfo
+	if p.Err != nil {
+		level = slog.LevelWarn
+		about := p.Err.Error()
+		if by.Confidential && action.Quotes(p.Err) {
+			about = "not shown: it may quote a Secret"
+		}
+		attrs = append(attrs, "error", about)
+	}
+	if len(p.Diff) > 0 {
+		attrs = append(attrs, "diff", strings.Join(p.Diff, "\n"))
+	}
+	a.options.Logger.Log(context.Background(), level, "would act", attrs...)
+}
+
+// outcome names the result of an action that was not performed.
+func outcome(p action.Preview) string {
+	switch {
+	case p.Result != action.Changed:
+		return string(p.Result)
+	case p.Verb == handler.ActionDelete:
+		return "deleted"
+	case p.Verb == handler.ActionEvent:
+		return "recorded"
+	}
+	return "changed"
+}
+
+// Delay implements dispatch.Actor.
+func (a *actor) Delay(ctx context.Context, ev *handler.Event) time.Duration {
+	return a.breaker.Delay(ctx, ev.Rule, ev)
+}

@@ -1,0 +1,218 @@
+package intake
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/due"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/gauges"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/rounds"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/timing"
+)
+
+// Intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
+// and commits the change. It implements source.Consumer.
+//
+// The informer calls it one step at a time, with its own lock held. That lock guards all fields that
+// change. Methods say so if they may be called at any other time.
+type Intake struct {
+	Planned *plan.Informer
+	*tutor
+	// before is the intake of the same informer whose place this one is to take, until it does.
+	before *Intake
+}
+
+// line is what the intakes of one informer share, of which one follows the other.
+type line struct {
+	now *Intake // the one that the informer has; guarded by the informer's lock
+	// isDropped says that a reload has ended the informer; guarded by its lock.
+	isDropped bool
+	// by name: the failures of the informer's indexes
+	indexed map[string]*live.Failures
+	isNew   bool // the informer has not begun
+}
+
+// intakeOptions are what all intakes have in common.
+type Options struct {
+	Clock     clock.PassiveClock
+	Informers *source.Informers
+	Moments   *rounds.Moments
+	Store     *state.Store // nil: nothing is kept
+	Dead      *dispatch.LetterBox
+	// Turn is how long a turn of rules that catch up takes at most. 0 means timing.Turn.
+	Turn time.Duration
+	// IsStepped says that a Stepper drives the engine, so nothing comes in turns.
+	IsStepped bool
+}
+
+// newIntake returns the intake of an informer, without rules. before is that of the informer so far,
+// or nil.
+func New(o Options, planned *plan.Informer, before *Intake) *Intake {
+	o.Turn = cmp.Or(o.Turn, timing.Turn)
+	in := &Intake{Planned: planned, before: before, tutor: &tutor{judge: &judge{
+		ID: resume.InformerID(planned.Selection, planned.Fixed != nil), options: o,
+		learns: newLearning(planned.Resource == object.Secrets),
+	}}}
+	in.sinks.offering, in.sinks.learns = offering{clock: o.Clock, dead: o.Dead}, &in.learns
+	if before != nil {
+		in.Informer, in.line, in.sinks.record = before.Informer, before.line, before.sinks.record
+		in.sinks.informer = in.Informer
+		return in
+	}
+	in.line = &line{now: in, indexed: make(map[string]*live.Failures), isNew: true}
+	selection := planned.Selection
+	if planned.Fixed != nil {
+		in.Informer = o.Informers.Fixed(selection, planned.Fixed)
+	} else {
+		in.Informer = o.Informers.Informer(selection)
+	}
+	in.Informer.Keep(planned.Keep, planned.View)
+	in.sinks.record = newRecord(o.Store, in.ID, planned, in.Informer)
+	in.sinks.informer = in.Informer
+	return in
+}
+
+// Bind sets the rules. It is called before the intake is at work.
+func (in *Intake) Bind(rules []*live.Rule) {
+	old := new(object.Paths)
+	var bindings []evaluate.Binding
+	for _, r := range rules {
+		old.Union(r.OldPaths())
+		in.Rules = append(in.Rules, r)
+		in.sinks.offering.add(r)
+		in.sinks.waits.Add(&r.Rule.Rule, &r.Timed, in.options.Clock.Now())
+		bindings = append(bindings, evaluate.Binding{
+			Rule: &r.Rule.Rule, ID: r.ID, Caches: r.Preparer.Changes, KnowsOwn: r.KnowsOwn,
+			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
+		})
+	}
+	scope := evaluate.NewScope(object.NewDecoder(in.Planned.View), object.NewDecoder(old))
+	in.evaluator = evaluate.New(bindings, in.standing, scope)
+	in.Rounds = newRounds(in.Planned, in.judge)
+}
+
+// Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
+// taken.
+func (in *Intake) Take(s source.Step) {
+	in.sinks.record.pace()
+	if s.Delta.Object != nil {
+		in.turnsBefore(s)
+	}
+	if s.Withdrawn {
+		in.comeAnew()
+	}
+	c := in.sinks.begin()
+	c.Moved, c.Position = s.Moved, s.Position
+	defer in.sinks.commit(c, s.Delta.Object)
+	if s.Delta.Object != nil {
+		in.evaluate(s, c)
+		if s.Round == nil {
+			in.sinks.gauges.Measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
+		}
+	}
+}
+
+// evaluate adds to c what the step does to the rules, and to the record.
+func (in *Intake) evaluate(s source.Step, c *evaluate.Change) {
+	d := s.Delta
+	if s.Round == nil {
+		defer in.note(d, c)
+	}
+	now := in.sinks.offering.begin()
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: now}
+	switch {
+	case in.learns.resuming.isPart(d):
+		in.lastOf(step, c)
+	case s.Saved != nil:
+		in.returned(step, s.Saved, c)
+	case s.Round == nil && in.learns.owesAny(d.Object):
+		in.catchUpStep(step, c)
+	default:
+		if in.sinks.offering.knowsOwn {
+			step.Version = action.VersionOf(d)
+		}
+		in.evaluator.Evaluate(step, c)
+	}
+}
+
+// SetID changes the id of a rule, if the intake has it. It is called before any step.
+func (in *Intake) SetID(r *live.Rule, id string) {
+	if i := slices.Index(in.Rules, r); i >= 0 {
+		in.evaluator.SetID(i, id)
+	}
+}
+
+// Index gives the informer an index of its plan, unless it has it, and returns the failures of that.
+func (in *Intake) Index(
+	name string, newFailures func() *live.Failures,
+) (failures *live.Failures, err error) {
+	if failures = in.line.indexed[name]; failures != nil {
+		return failures, nil
+	}
+	failures = newFailures()
+	err = in.Informer.AddIndexers(map[string]source.Index{
+		name: live.Index(in.Planned.Indexes[name], failures),
+	})
+	if err == nil {
+		in.line.indexed[name] = failures
+	}
+	return failures, err
+}
+
+// latest returns the intake that has taken the place of in, or in.
+func (in *Intake) latest() *Intake { return in.line.now }
+
+// Tick implements source.Consumer. It has rules catch up, makes members of the objects that have waited
+// long enough, and measures objects for gauges.
+func (in *Intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
+	if len(in.learns.catchUps) > 0 {
+		again = in.catchUpSome(began, get)
+		began = in.options.Clock.Now()
+	}
+	again = timing.Earlier(again, in.sinks.waits.Elapse(due.Turn{
+		Began: began, Now: in.options.Clock.Now, Informer: in.Informer, Get: get, Decide: in.elapse,
+	}))
+	return timing.Earlier(again, in.sinks.gauges.Turn(in.options.Clock.Now(), in.options.Clock.Now, get))
+}
+
+// AddGauges gives the intake its gauges, once its rules are set. metrics and rules are by their parts of the
+// plan.
+func (in *Intake) AddGauges(metrics map[*plan.Metric]*live.Metric, rules map[*plan.Rule]*live.Rule) {
+	if len(in.Planned.Gauges) == 0 {
+		return
+	}
+	in.sinks.gauges = gauges.NewSet(gauges.Rules{
+		Evaluator: in.evaluator, Hears: in.hears, HearsAll: in.hearsAll,
+	})
+	for _, planned := range in.Planned.Gauges {
+		as := evaluate.Gauge{Metric: &planned.Metric, Rule: -1}
+		if planned.Rule != nil {
+			as.Rule = slices.Index(in.Rules, rules[planned.Rule])
+		}
+		isTimed := planned.Rule != nil && planned.Rule.IsTimed()
+		in.sinks.gauges.Add(metrics[planned].Gauge, as, isTimed)
+	}
+}
+
+// Lacks reports whether a rule has not seen an object, or not as it is: it takes no steps yet, or the
+// intake knows only a part of the object. o may be nil. It is called between two steps.
+func (in *Intake) Lacks(rule int, o *object.Object) bool {
+	return in.learns.resuming.hasPart(o) || in.standing(rule).Deaf
+}
+
+// Mark returns since when an object waits to become a member of a rule, or the zero time. It is called
+// between two steps.
+func (in *Intake) Mark(rule int, o *object.Object) time.Time { return in.sinks.waits.Mark(rule, o) }

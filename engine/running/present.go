@@ -1,0 +1,86 @@
+package running
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/intake"
+	"github.com/informd/informd/engine/live"
+)
+
+// Present is the plan at work, and while a reload carries it out, the next one. It is safe for concurrent
+// use.
+type Present struct {
+	now  atomic.Pointer[Work]
+	next atomic.Pointer[Work]
+}
+
+// Work returns the plan at work.
+func (p *Present) Work() *Work { return p.now.Load() }
+
+// Intakes returns those of the plan at work.
+func (p *Present) Intakes() intake.Set { return p.Work().Intakes }
+
+// Target returns the rule that an operator means by a name, or nil: that of the plan which is in
+// force once a reload that is being carried out has ended. Such a rule may not have its own lane
+// yet: see live.Memory. If the rule has ended when the request acts on it, a reload has begun
+// meanwhile, and target returns another one.
+func (p *Present) Target(name string) *live.Rule {
+	if next := p.next.Load(); next != nil {
+		return next.Rule(name)
+	}
+	return p.Work().Rule(name)
+}
+
+// TargetOf returns the rule that retries a letter, or nil. A reload may be about to rename the
+// letter.
+func (p *Present) TargetOf(letter delivery.Letter) *live.Rule {
+	if r := p.Target(letter.Rule); r != nil {
+		return r
+	}
+	w := p.next.Load()
+	if w == nil {
+		w = p.Work()
+	}
+	return w.renamed(letter.Rule)
+}
+
+// Maker returns the rule that made an event under this name, or nil. What is in flight while a rule
+// is renamed has its former name. What is delivered while a reload renames it may have the next one.
+func (p *Present) Maker(name string) *live.Rule {
+	next := p.next.Load()
+	w := p.Work()
+	if r := w.Rule(name); r != nil {
+		return r
+	}
+	if next != nil {
+		if r := next.Rule(name); r != nil {
+			return r
+		}
+	}
+	return w.renamed(name)
+}
+
+// Settled returns the plan at work while no reload is being carried out.
+func (p *Present) Settled(ctx context.Context) (*Work, error) {
+	for {
+		w := p.Work()
+		if p.next.Load() == nil {
+			return w, nil
+		}
+		if !intake.Rested(ctx, time.Millisecond) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Take makes w the plan at work.
+func (p *Present) Take(w *Work) { p.now.Store(w) }
+
+// Prepare says that w is about to be the plan at work. ends takes that back.
+func (p *Present) Prepare(w *Work) (ends func()) {
+	p.next.Store(w)
+	return func() { p.next.Store(nil) }
+}
