@@ -184,9 +184,9 @@ func attemptsAt(r *live.Rule, key delta.Key, k known) []trail.Entry {
 		return r.Trails.Attempts.Of(key)
 	}
 	of, _ := r.Group.Of(delta.Delta{Object: k.object}, r.Preparer.Changes.Scope(r.Preparer.Clock.Now()))
-	if told, ok := r.Lane.Told(of); ok {
-		return slices.DeleteFunc(r.Trails.Attempts.Of(told), func(e trail.Entry) bool {
-			return told != key && e.Number < k.changes[n-1].Number
+	if last, ok := r.Lane.LastObject(of); ok {
+		return slices.DeleteFunc(r.Trails.Attempts.Of(last), func(e trail.Entry) bool {
+			return last != key && e.Number < k.changes[n-1].Number
 		})
 	}
 	return r.Trails.Attempts.Of(key)

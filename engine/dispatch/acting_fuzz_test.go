@@ -274,7 +274,7 @@ func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) er
 	defer a.mu.Unlock()
 	last, heard := a.last[ev.Name]
 	if _, renewed := a.life.renewed.Load(ev.ResourceVersion); heard && !renewed && version(a.t, last) != version(a.t, *ev) {
-		a.t.Errorf("own actions for %s, but the handler was last told %s", ev.ID, last.ID)
+		a.t.Errorf("own actions for %s, but the handler last received %s", ev.ID, last.ID)
 	}
 	if a.busy[ev.Name] {
 		a.t.Errorf("own actions for %s while the handler has an event of %s", ev.ID, ev.Name)
@@ -415,7 +415,7 @@ func acted(t *testing.T, changes, answers []byte) {
 		pass(100 * time.Millisecond)
 	}
 	equal(t, "records", l.s.ids(), nil)
-	equal(t, "unsettled", len(l.l.owned.unsettled), 0)
+	equal(t, "unknown", len(l.l.shared.owned.unknown), 0)
 	if most := 10 * (len(c.watch) + len(changes)); c.conflicts > most {
 		t.Errorf("%d conflicts over %d changes", c.conflicts, len(c.watch))
 	}
@@ -428,7 +428,7 @@ func acted(t *testing.T, changes, answers []byte) {
 		case o.last == nil:
 			deleted := "gone " + o.uid
 			if c.writers[deleted] == nil && h.heard[o.uid] && !slices.ContainsFunc(c.watch, func(w watched) bool { return w.match.Version == deleted && w.hidden }) {
-				t.Errorf("%s was deleted, but the handler was not told", name)
+				t.Errorf("%s was deleted, but the handler did not receive that", name)
 			}
 		case o.foreign%5 == 4:
 			t.Errorf("%s still exists at %d; the rule deletes every fifth", name, o.foreign)

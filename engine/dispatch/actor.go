@@ -28,8 +28,8 @@ type Actor interface {
 
 // Witness is implemented by an Actor that knows what actions have changed.
 type Witness interface {
-	// DoSeen does what Do does, and returns what became of actions that succeeded: Acted, Unchanged or
-	// Vanished, or 0 if it does not know.
+	// DoSeen does what Do does, and returns what became of actions that succeeded: Acted, Unchanged
+	// or Vanished, or 0 if it does not know.
 	DoSeen(
 		ctx context.Context, ev *handler.Event, actions []handler.Action,
 	) (trail.Verdict, error)

@@ -18,31 +18,13 @@ const (
 	// may prune up to 64 resources, and there is a break between any two of its steps.
 	maxActions    = 64
 	maxOwnActions = 1024 + 64 + 2*64
-	// maxAnswer bounds the memory of an answer's actions, in bytes. actionOverhead is the memory of
-	// an action besides its texts.
-	maxAnswer      = 8 << 20
-	actionOverhead = 256
+	// maxAnswer bounds the memory of an answer's actions, in bytes.
+	maxAnswer = 8 << 20
 )
-
-// sizeOfAnswer returns roughly how many bytes of memory an answer takes, and 0 for nil.
-func sizeOfAnswer(a *delivery.Answer) int {
-	if a == nil {
-		return 0
-	}
-	return len(a.Text) + sizeOf(a.Actions)
-}
-
-func sizeOf(actions []handler.Action) (size int) {
-	for _, a := range actions {
-		size += actionOverhead + len(a.Object) + len(a.Patch) +
-			len(a.Namespace) + len(a.Name) + len(a.Reason) + len(a.Message)
-	}
-	return size
-}
 
 // answer makes an answer of actions. It encodes them as JSON if they may be recorded.
 func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
-	if size := sizeOf(actions); size > maxAnswer {
+	if size := delivery.SizeOf(actions); size > maxAnswer {
 		return nil, handler.Reject(
 			fmt.Errorf("the answer's actions have %d bytes, more than %d", size, maxAnswer))
 	}
@@ -70,11 +52,6 @@ func (l *Lane) mayRecord(actions []handler.Action) bool {
 	return l.opts.Store != nil && !l.isConfidential()
 }
 
-// isConfidential reports whether answers and reasons may quote a Secret.
-func (l *Lane) isConfidential() bool {
-	return l.opts.Preparer != nil && l.opts.Preparer.IsConfidential()
-}
-
 // act performs the actions that answer f, and returns the first error. If the answer is failure,
 // act returns that instead. It records the actions before it performs the first.
 func (d *Dispatcher) act(
@@ -82,8 +59,8 @@ func (d *Dispatcher) act(
 ) (err error) {
 	defer d.recovered(f.event, &err)
 	n, most, actor := len(actions), maxActions, d.opts.Actor
-	if f.lane.actsNow(&f.item.Value) {
-		most, actor = maxOwnActions, f.lane.actor()
+	if f.lane.traits.actsNow(&f.item.Value) {
+		most, actor = maxOwnActions, f.lane.opts.Actor
 	}
 	switch {
 	case failure != nil || n == 0:
@@ -122,14 +99,6 @@ func (f *flight) do(ctx context.Context, actor Actor, actions []handler.Action) 
 	return err
 }
 
-// actor returns who performs the rule's own actions.
-func (l *Lane) actor() Actor {
-	if l.opts.Actor != nil {
-		return l.opts.Actor
-	}
-	return l.dispatcher.opts.Actor
-}
-
 // record records the answer of f, and returns when it is on disk. A store in trouble does not stop
 // the actions: record logs the trouble, and after a crash the dispatcher asks the handler again.
 // The only error is that of ctx.
@@ -137,46 +106,9 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 	if f.item.Value.Answer.Text == nil {
 		return nil
 	}
-	d.journal(func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
+	within(d.opts.Journal, func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
 	if err := d.opts.Journal.Written(ctx); err != nil && ctx.Err() == nil {
-		f.lane.reportUnrecorded(err)
+		f.lane.reports.reportUnrecorded(err)
 	}
 	return ctx.Err()
-}
-
-// repeat performs the actions again that answered f in an earlier attempt. If they cannot be read
-// or are no longer allowed, the attempt goes on with the next stages, so the handler gets the event
-// again.
-func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
-	v := &f.item.Value
-	switch {
-	case v.Answer == nil, v.Answer.IsAcknowledged() && f.lane.opts.ActsItself:
-		return false
-	case v.Answer.IsAcknowledged(): // the rule had actions of its own when that was recorded
-		d.settle(run, f, nil)
-		return true
-	}
-	// a dead letter would otherwise have the payload of another event
-	if v.Stale && d.prepare(ctx, run, f) {
-		return true
-	}
-	ended, err := d.redo(ctx, f)
-	if ended {
-		f.isMade = true
-		d.answered(ctx, run, f, err)
-		return true
-	}
-	v.Answer = nil
-	return false
-}
-
-// redo performs the actions of f's answer. ok is false if they cannot be read or are not allowed.
-func (d *Dispatcher) redo(ctx context.Context, f *flight) (ok bool, err error) {
-	defer d.recovered(f.event, &err)
-	actions, err := f.item.Value.Answer.Read()
-	if err != nil || d.opts.Actor == nil || d.opts.Actor.Check(&f.event, actions) != nil {
-		return false, nil
-	}
-	ok = true // from here on the actions count as performed, even if Do panics
-	return ok, d.opts.Actor.Do(ctx, &f.event, actions)
 }

@@ -621,8 +621,8 @@ func TestAnswerSurvivesEncoding(t *testing.T) {
 		if diff := cmp.Diff(actions, got); diff != "" || err != nil {
 			t.Errorf("%v %s", err, diff)
 		}
-		if sizeOfAnswer(a) < 200 {
-			t.Errorf("its size is %d", sizeOfAnswer(a))
+		if a.Size() < 200 {
+			t.Errorf("its size is %d", a.Size())
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // No handler receives an event before its record is written, also after a change has been merged
 // into an event that waits.
-func TestWrittenBeforeTold(t *testing.T) {
+func TestWrittenBeforeDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		var h recorder

@@ -24,10 +24,11 @@ type Journal interface {
 	Await(cut uint64)
 }
 
-// journal records a change. A panic, which the dispatcher may contain, ends the change too.
-func (d *Dispatcher) journal(change func()) {
-	d.opts.Journal.Begin()
-	defer d.opts.Journal.End()
+// within makes one change of a journal. A panic, which the dispatcher may contain, ends the change
+// too.
+func within(j Journal, change func()) {
+	j.Begin()
+	defer j.End()
 	change()
 }
 

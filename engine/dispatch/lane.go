@@ -1,153 +1,134 @@
 package dispatch
 
 import (
-	"slices"
+	"cmp"
 	"sync/atomic"
 	"time"
 
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use. It has
-// many fields because a rule's settings, its queue and what operators see of it meet here.
+// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use.
 type Lane struct {
 	dispatcher *Dispatcher
-	rule       string
-	former     []delivery.Former // names that the rule had; see Renamed
-	resource   handler.Resource
-	// its lock: after Dispatcher.mu, before owned.mu
-	queue *queue.Queue[delta.Key, delivery.Delivery]
-	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets it
+	naming     naming
+	// its lock: after Dispatcher.mu, before ownCounts.mu
+	queue *deliveries
+	// gathered is nil unless changes come in groups, or did in the run before; StopGathering sets
+	// it
 	gathered atomic.Pointer[gathering]
 
-	acts        bool // its deliveries may change the cluster
-	preparesAll bool // the Preparer completes each attempt
-	isPlain     bool // deliveries need neither preparing nor slowing unless they ask for it
-
-	isReady     bool // is in Dispatcher.ready; guarded by Dispatcher.mu
-	isHeld      bool // guarded by Dispatcher.mu
-	isSucceeded bool // another lane has taken its place; guarded by Dispatcher.mu
-
-	isHungry     bool      // is in Dispatcher.hungry; guarded by Dispatcher.hungry.mu
-	loadAfter    time.Time // when the lane may load again; only the loader uses it
-	loadFailures int       // load errors in a row; only the loader uses it
-
-	own   Own
-	owned *owned
-	acted *tally
-
-	failed    atomic.Pointer[Failure] // the last failure
-	isCrowded atomic.Bool             // is in Dispatcher.crowded
-	reports   reports
-
-	// isPaused is shared by all lanes of the queue: a pause holds for whichever has the rule.
-	isPaused *atomic.Bool
-
-	// present is the lane that has the rule now: see Succeed. All lanes of the queue share it, so a
-	// stale reference to an old one does not keep intermediate ones alive.
-	present *atomic.Pointer[Lane]
+	traits  traits
+	owned   *owned
+	merging merging
+	turn    turn
+	loading loading
+	reports *reports
+	// shared is what all lanes of the queue have in common.
+	shared *shared
 
 	opts LaneOptions // most of it is seldom read, so it is not between the others
 }
 
-// LaneOptions describe how a rule's events are delivered. They have many fields because every stage
-// of a rule has its settings here.
-type LaneOptions struct {
-	// Every keeps each change, instead of merging those that wait for one object. MaxItems and
-	// MaxBytes bound that; 0 means the defaults of package queue.
-	Every    bool
-	MaxItems int
-	MaxBytes int64
-
-	// Preparer completes deliveries. nil delivers matches as they were offered, and then none may
-	// be Undecided.
-	Preparer Preparer
-	// ReadsChange means that the payload depends on more than the object's new state. The Preparer
-	// then remakes the payload of a merged change, unless the result is just the newer change.
-	ReadsChange bool
-	// Attaches means that the rule attaches objects, so the Preparer completes each attempt.
-	Attaches bool
-	// ActsItself means that the Preparer makes the rule's own actions, and completes each attempt.
-	// If the Recipient has a Handler, they follow once that has acknowledged the event and the
-	// actions of its answer are performed.
-	ActsItself bool
-	// Actor performs the rule's own actions. nil means Options.Actor.
-	Actor Actor
-	// Acts means that answers to the rule's events may change the cluster, so the dispatcher asks
-	// the Actor for a Delay. ActsItself implies it.
-	Acts bool
-
-	// Gathering makes one delivery of many changes. nil gathers none.
-	Gathering *Gathering
-
-	// Own recognizes changes that the rule made itself through the Actor. The lane drops those. If
-	// nil, the lane delivers them.
-	Own Own
-
-	// Changes remembers the changes that the lane drops because the rule made them or because two of
-	// them cancel each other out, and Attempts what became of each attempt. They may be nil.
-	Changes, Attempts *trail.Trail
-	// Matched is called for each decided match that is offered, once it is certain that the rule does
-	// not drop the change as its own: before it is queued, or later with the queue locked. It may be
-	// nil.
-	Matched func(delta.Delta)
-
-	// Count, if not nil, counts an event for which Prepared has a Count, and reports whether the
-	// event goes on. It is called within the Journal's Begin and End.
-	Count func(delta.Delta, count.Hit) (goesOn bool)
-
-	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
-	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
-	Store queue.Store[delta.Key, delivery.Delivery]
-	// Renamed records that the rule has another name than that of the lane before, and what it had:
-	// see Succeed. It is called within the Journal's Begin and End. It may be nil.
-	Renamed func(former []delivery.Former)
+// turn says whether the dispatcher takes from a lane. Dispatcher.mu guards it.
+type turn struct {
+	isReady     bool // is in Dispatcher.ready
+	isHeld      bool
+	isSucceeded bool // another lane has taken its place
 }
 
-// actsNow reports whether what comes next for a delivery are the rule's own actions, and not its
-// handler.
-func (l *Lane) actsNow(d *delivery.Delivery) bool {
-	return l.opts.ActsItself && (l.dispatcher.to.Handler == nil || d.Answer.IsAcknowledged())
+// shared is what a lane shares with its successors.
+type shared struct {
+	// isPaused is shared because a pause holds for whichever lane has the rule.
+	isPaused atomic.Bool
+	// present is the lane that has the rule now: see Succeed. It is shared, so that a stale
+	// reference to an old lane does not keep intermediate ones alive.
+	present atomic.Pointer[Lane]
+	owned   ownCounts
+	acted   tally
+}
+
+// tally counts for how many events the rule's own actions were performed, and for how many there
+// were none.
+type tally struct{ acted, idle atomic.Uint64 }
+
+func (t *tally) add(did trail.Verdict) {
+	switch did {
+	case trail.Acted, trail.Pruned, trail.Unchanged, trail.Vanished:
+		t.acted.Add(1)
+	case trail.Idle:
+		t.idle.Add(1)
+	}
+}
+
+// job is a delivery that was taken from its lane.
+type job struct {
+	lane *Lane
+	item item
 }
 
 // Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
-	l := d.newLane(rule, resource, o)
-	l.owned, l.acted, l.queue = new(owned), new(tally), queue.New(l.queueOptions())
-	l.isPaused, l.present = new(atomic.Bool), new(atomic.Pointer[Lane])
-	l.present.Store(l)
+	l := d.newLane(naming{rule: rule, resource: resource}, o, new(shared))
+	l.queue = queue.New(l.queueOptions())
+	if o.Gathering != nil {
+		l.beginGathering(*o.Gathering)
+	}
+	l.shared.present.Store(l)
 	return l
 }
 
-// newLane makes a lane without the parts that a lane shares with its successor.
-func (d *Dispatcher) newLane(rule string, resource handler.Resource, o LaneOptions) *Lane {
+// newLane makes a lane without a queue.
+func (d *Dispatcher) newLane(n naming, o LaneOptions, s *shared) *Lane {
+	if o.Actor == nil {
+		o.Actor = d.opts.Actor
+	}
 	l := &Lane{
-		dispatcher: d, rule: rule, resource: resource, opts: o,
-		acts: o.Acts || o.ActsItself, preparesAll: o.Attaches || o.ActsItself,
-		own: o.Own, reports: newReports(),
+		dispatcher: d, naming: n, opts: o, shared: s,
+		traits: traitsOf(&o, d.to.Handler != nil),
+		owned: &owned{
+			own: o.Own, matched: o.Matched, changes: o.Changes, clock: d.opts.Clock,
+			counts: &s.owned,
+		},
+		reports: newReports(n.rule, d.log, d.opts.Clock),
 	}
-	l.isPlain = !l.preparesAll && !l.acts
-	if o.Gathering != nil {
-		l.gathered.Store(newGathering(l, *o.Gathering))
-	}
+	l.merging = merging{l.traits, l.owned}
 	return l
+}
+
+// beginGathering makes the part of the lane in which changes wait for their group's event. The lane
+// must have its queue.
+func (l *Lane) beginGathering(o Gathering) {
+	d := l.dispatcher
+	l.gathered.Store(newGathering(&gathering{
+		opts: o, env: &d.opts,
+		out: outlet{
+			deliveries: l.queue, owned: l.owned,
+			maxItems: cmp.Or(l.opts.MaxItems, queue.DefaultMaxItems),
+			maxBytes: cmp.Or(l.opts.MaxBytes, queue.DefaultMaxBytes),
+		},
+		crowded: func() { d.noteCrowding(l) },
+		backlog: backlog{failed: l.reports.reportLoading},
+	}, l.merging, l.opts.Every))
 }
 
 func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 	d, o := l.dispatcher, &l.opts
 	return queue.Options[delta.Key, delivery.Delivery]{
-		Merge: l.mergeQueued,
+		Merge: l.merging.mergeQueued,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
-		Size:  func(d delivery.Delivery) int64 { return size(&d) },
+		Size:  func(d delivery.Delivery) int64 { return delivery.Size(&d) },
 		Store: o.Store, Now: d.now,
 		AfterFunc: d.opts.AfterFunc,
-		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
+		Ready:     func() { d.offer(l) }, Hungry: func() { d.loadSoon(l) },
+		Crowded: func() { d.noteCrowding(l) },
 	}
 }
 
@@ -155,13 +136,14 @@ func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 func (l *Lane) gathering() *gathering { return l.gathered.Load() }
 
 // StopGathering sets where gathered changes are recorded, for the lane of a rule that has no groups
-// any more. The lane delivers them one by one. It must be called before RestoreGathered.
-func (l *Lane) StopGathering(o Gathering) { l.gathered.Store(newGathering(l, o)) }
+// any more, as o.Ends says. The lane delivers them one by one. It must be called before
+// RestoreGathered.
+func (l *Lane) StopGathering(o Gathering) { l.beginGathering(o) }
 
 // RestoreGathered restores the gathered changes that were recorded, and the last events of groups.
 // It must be called before the lane is offered anything, and after Restore.
-func (l *Lane) RestoreGathered(changes []Gathered, told map[rule.Group]Told) {
-	l.gathering().restore(changes, told)
+func (l *Lane) RestoreGathered(changes []Gathered, last map[rule.Group]gather.LastEvent) {
+	l.gathering().restore(changes, last)
 }
 
 // Restore notes that only the store holds count deliveries of one object. Their numbers lie between
@@ -174,16 +156,15 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 
 // Renamed sets the names that the rule had when deliveries that wait were made, the oldest first.
 // These deliveries keep their ids. It must be called before the lane is offered anything.
-func (l *Lane) Renamed(former []delivery.Former) { l.former = former }
+func (l *Lane) Renamed(former []delivery.Former) { l.naming.former = former }
 
 // Rename notes that the lane's rule had another name until now. The lane's deliveries keep their
 // ids. It must be called before the lane is offered anything.
-func (l *Lane) Rename(from string) {
-	l.former = append(slices.Clone(l.former), delivery.Former{Rule: from, Last: l.queue.Last()})
-}
+func (l *Lane) Rename(from string) { l.naming.rename(from, l.queue.Last()) }
 
-// Former returns the names that ids of the lane's deliveries may begin with, besides the rule's own.
-func (l *Lane) Former() []delivery.Former { return l.former }
+// Former returns the names that ids of the lane's deliveries may begin with, besides the rule's
+// own.
+func (l *Lane) Former() []delivery.Former { return l.naming.former }
 
 // Doubt sets whether matches offered from now on may have been delivered already. After a restart,
 // the API server may repeat changes that the program delivered but did not record before it was
@@ -191,7 +172,7 @@ func (l *Lane) Former() []delivery.Former { return l.former }
 func (l *Lane) Doubt(on bool) {
 	l = l.newest()
 	l.queue.Doubt(on)
-	for l = l.newest(); l.gathers(); l = l.newest() {
+	for l = l.newest(); l.traits.gathers; l = l.newest() {
 		if l.gathering().setDoubt(on) || l.newest() == l {
 			return
 		}
@@ -204,9 +185,7 @@ func (l *Lane) Offer(m rule.Match) (isOwn bool) {
 	d := delivery.Delivery{
 		Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version,
 	}
-	if d.Version == "" {
-		l.foreign(&d)
-	} else if !l.admit(&d) {
+	if !l.owned.admit(&d, l.waiting) {
 		return true
 	}
 	for l = l.newest(); l.gathering() != nil; l = l.newest() {
@@ -229,18 +208,40 @@ func (l *Lane) OfferActions(d delta.Delta) {
 // Owns returns who made the change of a match that is about to be offered: the rule itself, or
 // perhaps the rule, which turns out later.
 func (l *Lane) Owns(m rule.Match) (isOwn, mayBe bool) {
-	d := delivery.Delivery{Delta: m.Delta, Version: m.Version}
-	if l.own != nil {
-		d.Writes = l.own.Begun()
-	}
-	who := l.whose(&d)
-	return who == ours, who == unsettled
+	who := l.owned.ask(&delivery.Delivery{Delta: m.Delta, Version: m.Version})
+	return who == ours, who == unknown
 }
+
+// OwnChanges returns how many changes the lane has dropped because the rule made them.
+func (l *Lane) OwnChanges() uint64 { return l.shared.owned.dropped.Load() }
+
+// Acted returns for how many events the rule has performed actions of its own, and for how many it
+// had none to perform.
+func (l *Lane) Acted() (acted, idle uint64) {
+	return l.shared.acted.acted.Load(), l.shared.acted.idle.Load()
+}
+
+// count counts an event that has just been decided, and reports whether it goes on. m is nil if the
+// rule counts nothing. It is called within the Journal's Begin and End.
+func (l *Lane) count(d delta.Delta, m *count.Hit) (goesOn bool) {
+	return m == nil || l.opts.Count(d, *m)
+}
+
+// newest returns the lane that has taken the place of l, or l.
+func (l *Lane) newest() *Lane { return l.shared.present.Load() }
+
+// isConfidential reports whether answers and reasons may quote a Secret.
+func (l *Lane) isConfidential() bool {
+	return l.opts.Preparer != nil && l.opts.Preparer.IsConfidential()
+}
+
+// event returns the event of a delivery as the handler sees it.
+func (l *Lane) event(i *item) handler.Event { return l.naming.event(i, l.traits.isGroup(&i.Value)) }
 
 // done ends the delivery in flight of an object.
 func (l *Lane) done(key delta.Key) {
 	l.queue.Done(key)
-	if l = l.newest(); l.gathers() {
+	if l = l.newest(); l.traits.gathers {
 		l.gathering().ended(key)
 	}
 }
@@ -248,7 +249,7 @@ func (l *Lane) done(key delta.Key) {
 // waiting returns how many changes of an object wait.
 func (l *Lane) waiting(key delta.Key) int {
 	here, away := l.queue.Waiting(key)
-	if l.gathers() {
+	if l.traits.gathers {
 		return here + away + l.gathering().holds(key)
 	}
 	return here + away
@@ -269,7 +270,7 @@ func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 // what waits is merged as usual. If another lane takes the place of l, before or meanwhile, Pause
 // pauses that one.
 func (l *Lane) Pause() {
-	l.isPaused.Store(true)
+	l.shared.isPaused.Store(true)
 	for _, of := range []*Lane{l, l.newest()} {
 		of.dispatcher.InFlight() // has waited for its lock: a take that had begun is over
 	}
@@ -277,25 +278,24 @@ func (l *Lane) Pause() {
 
 // Resume ends a Pause, also that of a lane that has taken the place of l.
 func (l *Lane) Resume() {
-	l.isPaused.Store(false)
+	l.shared.isPaused.Store(false)
 	l = l.newest() // a lane that comes later offers itself, and is not paused
 	l.dispatcher.offer(l)
 }
 
 // Paused reports whether the lane is paused.
-func (l *Lane) Paused() bool { return l.isPaused.Load() }
+func (l *Lane) Paused() bool { return l.shared.isPaused.Load() }
 
 // Hold keeps the dispatcher from taking what waits, independently of Pause, until it is called with
 // false. It is for matches that cannot be decided yet.
 func (l *Lane) Hold(on bool) {
-	l.dispatcher.mu.Lock()
-	l.isHeld = on
-	l.dispatcher.mu.Unlock()
-	l.dispatcher.offer(l)
+	l.dispatcher.hold(l, on)
 }
 
-// stands reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
-func (l *Lane) stands() bool { return l.isPaused.Load() || l.isHeld || l.isSucceeded }
+// isStopped reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
+func (l *Lane) isStopped() bool {
+	return l.shared.isPaused.Load() || l.turn.isHeld || l.turn.isSucceeded
+}
 
 // RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
 // chosen is called with the queue locked.
@@ -304,19 +304,18 @@ func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Ha
 // Delayed returns the objects that wait for a retry, or whose first attempt was postponed.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
-// Holds reports whether deliveries of an object wait, or one is in flight. If another lane has taken
-// the place of l, it answers for that.
+// Holds reports whether deliveries of an object wait, or one is in flight. If another lane has
+// taken the place of l, it answers for that.
 func (l *Lane) Holds(key delta.Key) bool {
 	l = l.newest()
-	return l.queue.Holds(key) || l.gathers() && l.gathering().holds(key) > 0
+	return l.queue.Holds(key) || l.traits.gathers && l.gathering().holds(key) > 0
 }
 
 // Stats returns what the lane holds, apart from gathered changes.
 func (l *Lane) Stats() queue.Stats {
 	s := l.queue.Stats()
 	if l.gathering() != nil {
-		_, lost, _ := l.gathering().stats()
-		s.Shortened += lost
+		s.Shortened += l.gathering().stats().Lost
 	}
 	return s
 }
@@ -325,9 +324,10 @@ func (l *Lane) Stats() queue.Stats {
 // due: the zero time if none is.
 func (l *Lane) Gathered() (n int, next time.Time) {
 	if l.gathering() != nil {
-		n, _, next = l.gathering().stats()
+		s := l.gathering().stats()
+		return s.Items, s.Next
 	}
-	return n, next
+	return 0, time.Time{}
 }
 
 // Close forgets what waits, and the lane takes nothing more. What is in flight is neither
@@ -338,7 +338,13 @@ func (l *Lane) Close() {
 		l.gathering().close()
 	}
 	l.queue.Close()
-	l.dispatcher.mu.Lock()
-	defer l.dispatcher.mu.Unlock()
-	l.dispatcher.suspects.forget(l)
+	l.dispatcher.forget(l)
+}
+
+// LastFailure returns the last failure. If ok is false, there was none.
+func (l *Lane) LastFailure() (f Failure, ok bool) {
+	if last := l.reports.failed.Load(); last != nil {
+		return *last, true
+	}
+	return Failure{}, false
 }

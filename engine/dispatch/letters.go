@@ -277,5 +277,5 @@ func (b *LetterBox) forget(id string) {
 // letterSize returns roughly how many bytes of memory a letter takes.
 func letterSize(l *delivery.Letter) int64 {
 	d := delivery.Delivery{Delta: l.Delta, Payload: l.Payload, Items: l.Items}
-	return size(&d) + int64(len(l.ID)+len(l.Reason))
+	return delivery.Size(&d) + int64(len(l.ID)+len(l.Reason))
 }

@@ -6,22 +6,77 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// merge merges as delta.Merge does, and carries the counts of attempts over. The queue calls it
-// with its lock held.
+// merging merges deliveries of a lane that wait for one object.
+type merging struct {
+	traits traits
+	owned  *owned
+}
+
+// mergeQueued merges deliveries in the lane's queue, which calls it with its lock held. Those of
+// groups stay apart: what is gathered was merged before.
+func (m merging) mergeQueued(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
+	if m.traits.gathers || len(waiting.Items)+len(newer.Items) > 0 {
+		return delivery.Delivery{}, false, false
+	}
+	return m.merge(waiting, newer, sent)
+}
+
+// merge merges as delta.Merge does, and carries the counts of attempts over.
 //
 // Decided and undecided deliveries do not merge, because nobody knows yet whether the undecided one
 // will be delivered. There is one exception: a delivery whose actions were refused, because the
 // object has changed since, merges with that change. Renewing it would have the same effect.
-func (l *Lane) merge(waiting, newer delivery.Delivery, sent bool) (
+func (m merging) merge(waiting, newer delivery.Delivery, sent bool) (
 	merged delivery.Delivery, keep, ok bool,
 ) {
 	if waiting.Version != "" || newer.Version != "" {
-		return l.mergeUnsettled(waiting, newer, sent)
+		return m.mergeUnknown(waiting, newer, sent)
 	}
-	return l.mergeSettled(waiting, newer, sent)
+	return m.mergeKnown(waiting, newer, sent)
 }
 
-func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
+// mergeUnknown merges two deliveries if the maker of one or both was unknown so far.
+func (m merging) mergeUnknown(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
+	o, key := m.owned, newer.Delta.Key()
+	first, second := o.askAgain(&waiting), o.askAgain(&newer)
+	switch {
+	case first == ours && second == ours:
+		o.disown(&waiting)
+		o.disown(&newer)
+		return delivery.Delivery{}, false, true
+	case first == ours && !isDeletion(&waiting):
+		o.disown(&waiting)
+		return newer, true, true
+	case second == ours && !isDeletion(&newer):
+		o.disown(&newer)
+		return waiting, true, true
+	case first == unknown || second == unknown:
+		return delivery.Delivery{}, false, false
+	}
+	var were []delivery.Delivery
+	for _, d := range []*delivery.Delivery{&waiting, &newer} {
+		if d.Version != "" {
+			were = append(were, *d)
+			d.Version = ""
+		}
+	}
+	if merged, keep, ok = m.mergeKnown(waiting, newer, sent); ok {
+		o.counts.remove(key, len(were))
+		for i := range were {
+			o.accept(&were[i])
+		}
+	}
+	if second == ours && waiting.Answer.IsAcknowledged() {
+		merged.Answer = waiting.Answer // the handler has no news, but the own actions must not wait
+	}
+	return merged, keep, ok
+}
+
+func (m merging) mergeKnown(waiting, newer delivery.Delivery, sent bool) (
 	merged delivery.Delivery, keep, ok bool,
 ) {
 	takesIn := waiting.Refusals > 0 && !waiting.Undecided && newer.Undecided
@@ -31,11 +86,11 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	if takesIn {
 		newer.Payload, newer.Stale = waiting.Payload, true
 		// a rule's own actions are decided again, unless that would count the change twice
-		newer.Undecided = l.actsNow(&waiting) && l.opts.Count == nil
+		newer.Undecided = m.traits.actsNow(&waiting) && !m.traits.counts
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
 	if ok && !keep {
-		l.opts.Changes.Add(newer.Delta, trail.Void, l.dispatcher.opts.Clock.Now())
+		m.owned.changes.Add(newer.Delta, trail.Void, m.owned.clock.Now())
 	}
 	if !ok || !keep {
 		return delivery.Delivery{}, keep, ok
@@ -45,7 +100,7 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 		Backoff: waiting.Backoff, Losses: waiting.Losses,
 	}
 	isNewer := d.Type == newer.Delta.Type && d.Old == newer.Delta.Old
-	merged.Stale = l.opts.ReadsChange && !newer.Undecided && (newer.Stale || !isNewer)
+	merged.Stale = m.traits.readsChange && !newer.Undecided && (newer.Stale || !isNewer)
 	if sameEvent(d, waiting.Delta) {
 		merged.Attempts, merged.Failures = waiting.Attempts, waiting.Failures
 		merged.Refusals = waiting.Refusals
@@ -56,36 +111,8 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	return merged, true, true
 }
 
-// mergeQueued merges deliveries in the lane's queue. Those of groups stay apart: what is gathered
-// was merged before.
-func (l *Lane) mergeQueued(waiting, newer delivery.Delivery, sent bool) (
-	merged delivery.Delivery, keep, ok bool,
-) {
-	if l.gathers() || len(waiting.Items)+len(newer.Items) > 0 {
-		return delivery.Delivery{}, false, false
-	}
-	return l.merge(waiting, newer, sent)
-}
-
-// isPlain reports whether a delivery can go to the handler without any preparation.
-func isPlain(d *delivery.Delivery) bool {
-	return !d.Stale && !d.Undecided && d.Answer == nil && d.Refusals == 0
-}
-
-// size returns roughly how many bytes of memory a delivery takes. It counts objects in full, even
-// if others share them.
-func size(d *delivery.Delivery) int64 {
-	const overhead = 512 // the delivery itself and its place in a queue
-	size := overhead + d.Delta.Object.Size() + len(d.Payload) + sizeOfAnswer(d.Answer)
-	if old := d.Delta.Old; old != nil {
-		size += old.Size()
-	}
-	for i := range d.Items {
-		item := &d.Items[i]
-		size += overhead/2 + item.Delta.Object.Size() + len(item.Payload)
-		if old := item.Delta.Old; old != nil {
-			size += old.Size()
-		}
-	}
-	return int64(size)
+// sameEvent reports whether two deltas have the same ID.
+func sameEvent(a, b delta.Delta) bool {
+	return a.Type == b.Type && a.Round == b.Round && a.Occasion == b.Occasion &&
+		a.Object.UID() == b.Object.UID() && a.Object.ResourceVersion() == b.Object.ResourceVersion()
 }

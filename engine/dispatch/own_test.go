@@ -66,9 +66,9 @@ func versioned(m rule.Match) rule.Match {
 	return m
 }
 
-// told runs f with a lane of a rule that writes, and returns the ids of the events that the handler
+// received runs f with a lane of a rule that writes, and returns the ids of the events that the handler
 // received.
-func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string) {
+func received(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
@@ -80,7 +80,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 		f(w, l)
 		pass(time.Minute)
 		equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
-		equal(t, "unsettled", len(l.owned.unsettled), 0)
+		equal(t, "unknown", len(l.shared.owned.unknown), 0)
 		ids = h.ids()
 	})
 	return ids
@@ -88,7 +88,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 
 // If the response comes before the change itself, it is known at once who made the change.
 func TestOwnChangeIsDropped(t *testing.T) {
-	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+	got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		w.end("web", 2, 5, 6)
 		for _, m := range []rule.Match{updated("web", "u", 2), updated("web", "u", 3), deleted("web", "u", 5), added("web", "v", 6)} {
@@ -98,7 +98,7 @@ func TestOwnChangeIsDropped(t *testing.T) {
 		l.Offer(synced("web", "v", 6, 60)) // the rule made none of these
 		equal(t, "own", l.OwnChanges(), 3)
 	})
-	equal(t, "told", got, []string{"r/u/updated/3", "r/v/synced/6/60"})
+	equal(t, "received", got, []string{"r/u/updated/3", "r/v/synced/6/60"})
 }
 
 // If the rule itself deletes an object, its waiting changes are not delivered as if the object
@@ -118,7 +118,7 @@ func TestOwnDeletionDropsWaitingChanges(t *testing.T) {
 			want: []string{"r/u/deleted/9", "r/v/added/10"}},
 	} {
 		for _, late := range []bool{false, true} {
-			got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+			got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 				l.Pause()
 				w.begin("web")
 				if !late {
@@ -139,9 +139,9 @@ func TestOwnDeletionDropsWaitingChanges(t *testing.T) {
 
 // Changes that come while the rule writes wait, in order, and only those of that object. Then own
 // changes vanish and others merge.
-func TestUnsettledChangesWait(t *testing.T) {
+func TestUnknownChangesWait(t *testing.T) {
 	for _, every := range []bool{false, true} {
-		got := told(t, LaneOptions{Every: every}, func(w *writes, l *Lane) {
+		got := received(t, LaneOptions{Every: every}, func(w *writes, l *Lane) {
 			w.begin("web")
 			for v := 2; v < 6; v++ {
 				l.Offer(versioned(updated("web", "u", v)))
@@ -158,13 +158,13 @@ func TestUnsettledChangesWait(t *testing.T) {
 		if every {
 			want = []string{"r/d/updated/1", "r/u/updated/2", "r/u/updated/4", "r/u/updated/5", "r/u/updated/6"}
 		}
-		equal(t, "told", got, want)
+		equal(t, "received", got, want)
 	}
 }
 
 // A write that changes nothing, or fails, makes no change the rule's own.
-func TestUnsettledForeignChange(t *testing.T) {
-	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+func TestUnknownForeignChange(t *testing.T) {
+	got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		l.Offer(versioned(added("web", "u", 1)))
 		pass(time.Second)
@@ -172,13 +172,13 @@ func TestUnsettledForeignChange(t *testing.T) {
 		l.Offer(versioned(added("web", "v", 3)))
 		w.end("web")
 	})
-	equal(t, "told: the first was never heard of", got, []string{"r/v/added/3"})
+	equal(t, "received: the first never was", got, []string{"r/v/added/3"})
 }
 
 // A change waits only for the writes that may have made it. So a rule that writes all the time
 // still receives others' changes.
-func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
-	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+func TestUnknownChangesWaitForWritesBeforeThem(t *testing.T) {
+	got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		l.Offer(versioned(updated("web", "u", 2))) // somebody else's
 		w.begin("web")
@@ -193,12 +193,12 @@ func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
 		equal(t, "waiting", l.Stats().Waiting, 0)
 		w.end("web")
 	})
-	equal(t, "told", got, []string{"r/u/updated/2"})
+	equal(t, "received", got, []string{"r/u/updated/2"})
 }
 
 // Changes that wait, or are in flight, when the rule begins to write stay what they were.
-func TestOrdinaryChangeBeforeUnsettledOnes(t *testing.T) {
-	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+func TestOrdinaryChangeBeforeUnknownOnes(t *testing.T) {
+	got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 		l.Hold(true)
 		l.Offer(versioned(added("web", "u", 1)))
 		w.begin("web")
@@ -210,13 +210,13 @@ func TestOrdinaryChangeBeforeUnsettledOnes(t *testing.T) {
 		equal(t, "waiting", l.Stats().Waiting, 3)
 		l.Hold(false)
 	})
-	equal(t, "told", got, []string{"r/u/added/1", "r/u/updated/4"})
+	equal(t, "received", got, []string{"r/u/added/1", "r/u/updated/4"})
 }
 
 // The number of unmerged changes that wait for one object is bounded. Further ones merge, and may
 // be delivered.
-func TestUnsettledChangesAreBounded(t *testing.T) {
-	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+func TestUnknownChangesAreBounded(t *testing.T) {
+	got := received(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		for v := range 500 {
 			l.Offer(versioned(updated("web", "u", v+1)))
@@ -224,12 +224,12 @@ func TestUnsettledChangesAreBounded(t *testing.T) {
 				pass(time.Millisecond)
 			}
 		}
-		if waiting := l.Stats().Waiting; waiting > maxUnsettled+1 {
+		if waiting := l.Stats().Waiting; waiting > maxUnknown+1 {
 			t.Errorf("%d changes wait", waiting)
 		}
 		w.end("web", 1, 2, 3)
 	})
-	equal(t, "told", got, []string{"r/u/updated/500"})
+	equal(t, "received", got, []string{"r/u/updated/500"})
 }
 
 // A lane without Own does not look at who made a change.
@@ -242,12 +242,12 @@ func TestLaneWithoutOwn(t *testing.T) {
 		l.Offer(versioned(updated("web", "u", 2)))
 		start(t, d)
 		synctest.Wait()
-		equal(t, "told", h.ids(), []string{"r/u/added/2"})
+		equal(t, "received", h.ids(), []string{"r/u/added/2"})
 	})
 }
 
 // After a restart nobody knows any more who made a change.
-func TestUnsettledChangesAreRecorded(t *testing.T) {
+func TestUnknownChangesAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShelf(t), newWrites()
 		var h recorder
@@ -260,19 +260,19 @@ func TestUnsettledChangesAreRecorded(t *testing.T) {
 		next := s.kill()
 		l.Close()
 		stop()
-		equal(t, "told", h.ids(), nil)
+		equal(t, "received", h.ids(), nil)
 		d, l = recorded(next, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{Own: newWrites()})
 		start(t, d)
 		pass(time.Minute)
-		equal(t, "told after the restart", h.ids(), []string{"r/u/updated/3"})
+		equal(t, "received after the restart", h.ids(), []string{"r/u/updated/3"})
 		equal(t, "own", l.OwnChanges(), 0)
 	})
 }
 
 // An undecided change is decided only once it is known who made it.
-func TestUnsettledAndUndecided(t *testing.T) {
+func TestUnknownAndUndecided(t *testing.T) {
 	decided := 0
-	got := told(t, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
+	got := received(t, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
 		decided++
 		return rule.Match{Delta: d}, true
 	}}.lane(LaneOptions{}), func(w *writes, l *Lane) {
@@ -284,12 +284,12 @@ func TestUnsettledAndUndecided(t *testing.T) {
 		}
 		w.end("web", 1, 3)
 	})
-	equal(t, "told", got, []string{"r/u/updated/2"})
+	equal(t, "received", got, []string{"r/u/updated/2"})
 	equal(t, "decided", decided, 1)
 }
 
 // A change does not occupy a slot of the handler while nobody knows who made it.
-func TestUnsettledChangesTakeNoSlot(t *testing.T) {
+func TestUnknownChangesTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
 		var h recorder
@@ -308,7 +308,7 @@ func TestUnsettledChangesTakeNoSlot(t *testing.T) {
 		w.mu.Unlock()
 		l.Offer(versioned(updated("web", "u", 1)))
 		synctest.Wait()
-		equal(t, "told", h.ids(), []string{"r/u/updated/1"})
+		equal(t, "received", h.ids(), []string{"r/u/updated/1"})
 		for n := range 10 {
 			w.end(fmt.Sprint(n))
 		}

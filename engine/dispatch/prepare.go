@@ -2,35 +2,12 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/trail"
 )
-
-// Preparer completes the deliveries of one rule. Its methods are called concurrently.
-type Preparer interface {
-	// Prepare returns what an attempt delivers, made from the caches as they are now. The
-	// dispatcher calls it just before the attempt. It may take its time, and ends early when ctx
-	// ends.
-	//
-	// The dispatcher treats an error like a handler's. If it wraps handler.ErrReject, the event
-	// becomes a dead letter; otherwise the dispatcher repeats the delivery. If Prepared.Delta is
-	// set besides an error, later attempts begin with what was prepared. The error's text quotes
-	// nothing of objects.
-	Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error)
-	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are
-	// then neither recorded nor shown. The result may change from false to true, but not back.
-	IsConfidential() bool
-}
-
-// renewAfter is the number of refusals in a row as ErrStale after which a delivery is remade from
-// the cache. After the first one the dispatcher waits for the change that caused it. That change is
-// on its way, and brings the news in order.
-const renewAfter = 2
 
 // prepare lets the lane's Preparer complete f. It ends the attempt if there is nothing to deliver,
 // if the Preparer fails, or with the rule's own actions if their turn has come.
@@ -44,8 +21,8 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if len(v.Items) > 0 && d.prepareItems(ctx, f) {
 		return true
 	}
-	isStale := f.lane.isStale(v.Stale, v.Payload)
-	isIncomplete := f.lane.preparesAll || v.Undecided || isStale || renews
+	isStale := f.lane.traits.isStale(v.Stale, v.Payload)
+	isIncomplete := f.lane.traits.preparesAll || v.Undecided || isStale || renews
 	if f.lane.opts.Preparer == nil || !isIncomplete {
 		return false
 	}
@@ -65,7 +42,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if p.Delta.Object != nil {
 		isAnother = d.adopt(f, p, renews)
 	}
-	if p.Count != nil && !d.count(f, *p.Count) {
+	if p.Count != nil && !d.count(f, p.Count) {
 		return true
 	}
 	if err != nil {
@@ -75,64 +52,28 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if isAnother && d.slow(ctx, run, f) {
 		return true
 	}
-	if f.lane.actsNow(v) {
-		d.beginActs(f, p)
+	if f.lane.traits.actsNow(v) {
+		f.beginActs(p)
 		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
 	}
 	return false
 }
 
-// beginActs notes what f has done once the rule's own actions, which are made, have succeeded.
-func (d *Dispatcher) beginActs(f *flight, p delivery.Prepared) {
-	f.isMade = true
-	switch {
-	case len(p.Actions) == 0:
-		f.does = trail.Idle
-		return
-	case p.OnlyPrunes:
-		f.does = trail.Pruned
-	default:
-		f.does = trail.Acted
-	}
-	if !d.isDry(f) {
-		f.note(trail.Acts, d.opts.Clock.Now())
-	}
-}
-
-// isDry reports whether the stage of the attempt is only logged.
-func (d *Dispatcher) isDry(f *flight) bool {
-	if f.does == 0 {
-		return d.to.IsDry
-	}
-	return d.opts.ActsDry && f.does != trail.Idle
-}
-
-// did returns what an attempt that has succeeded so far has done.
-func (d *Dispatcher) did(f *flight) trail.Verdict {
-	switch {
-	case d.isDry(f):
-		return trail.Tried
-	case f.does == 0:
-		return trail.Done
-	}
-	return f.does
-}
-
 // count counts the event of f, which has just been decided, and ends f unless the event goes on. A
 // restart finds the event either counted and decided, or neither. If it goes on and still cannot be
 // delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
-func (d *Dispatcher) count(f *flight, m count.Hit) (goesOn bool) {
+func (d *Dispatcher) count(f *flight, m *count.Hit) (goesOn bool) {
 	var cut uint64
-	d.journal(func() {
-		queue, key, v := f.lane.queue, f.item.Key, f.item.Value
-		goesOn = f.lane.opts.Count(v.Delta, m)
+	within(d.opts.Journal, func() {
+		q, key, v := f.lane.queue, f.item.Key, f.item.Value
+		goesOn = f.lane.count(v.Delta, m)
 		switch {
 		case !goesOn:
 			f.lane.done(key)
 		case !v.Undecided:
 			v.Attempts-- // it has not been handed out
-			cut = queue.Rewrite(key, v)
+			cut = q.Rewrite(key, v)
 		}
 	})
 	if !goesOn {
@@ -144,9 +85,9 @@ func (d *Dispatcher) count(f *flight, m count.Hit) (goesOn bool) {
 }
 
 // prepareItems decides the items of a group's event, and remakes their payloads. An item that
-// cannot be made leaves the group: it is delivered by itself, and so becomes a dead letter alone. If
-// the newest change is not delivered, the newest item takes its place. prepareItems ends the attempt
-// if nothing is left.
+// cannot be made leaves the group: it is delivered by itself, and so becomes a dead letter alone.
+// If the newest change is not delivered, the newest item takes its place. prepareItems ends the
+// attempt if nothing is left.
 func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	all := append(slices.Clone(v.Items), delivery.Item{
@@ -154,7 +95,7 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	})
 	var made, failed []preparedItem
 	for _, item := range all {
-		isStale := f.lane.isStale(item.Stale, item.Payload)
+		isStale := f.lane.traits.isStale(item.Stale, item.Payload)
 		if f.lane.opts.Preparer == nil || !item.Undecided && !isStale {
 			made = append(made, preparedItem{Item: item})
 			continue
@@ -177,12 +118,6 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	return d.regroup(f, made, failed)
 }
 
-// isStale reports whether a payload must be remade. A record may say stale although the rule, as it
-// is now, reads no change. A stale record without a payload is one that could not be made.
-func (l *Lane) isStale(stale bool, payload json.RawMessage) bool {
-	return stale && (l.opts.ReadsChange || payload == nil)
-}
-
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.
 type preparedItem struct {
 	delivery.Item
@@ -193,20 +128,18 @@ type preparedItem struct {
 // regroup makes f the event of those of its items that could be made. It counts those that have
 // just been decided. It ends the attempt if nothing is left.
 func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
-	v, queue := &f.item.Value, f.lane.queue
-	doesNotCount := func(i preparedItem) bool {
-		return i.count != nil && !f.lane.opts.Count(i.Delta, *i.count)
-	}
+	v, q := &f.item.Value, f.lane.queue
+	isOver := func(i preparedItem) bool { return !f.lane.count(i.Delta, i.count) }
 	var cut uint64
-	d.journal(func() {
-		made = slices.DeleteFunc(made, doesNotCount)
-		failed = slices.DeleteFunc(failed, doesNotCount)
+	within(d.opts.Journal, func() {
+		made = slices.DeleteFunc(made, isOver)
+		failed = slices.DeleteFunc(failed, isOver)
 		if len(made) == 0 && len(failed) > 0 { // the newest of them fails in this attempt
 			last := len(failed) - 1
 			made, failed = failed[last:], failed[:last]
 		}
 		for _, item := range failed {
-			queue.AddSince(item.Delta.Key(), delivery.Delivery{
+			q.AddSince(item.Delta.Key(), delivery.Delivery{
 				Delta: item.Delta, Payload: item.Payload,
 				Stale: item.Stale, Undecided: item.Undecided,
 			}, f.item.Since)
@@ -224,7 +157,7 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 		}
 		rewritten := *v
 		rewritten.Attempts-- // it has not been handed out
-		cut = queue.Rewrite(f.item.Key, rewritten)
+		cut = q.Rewrite(f.item.Key, rewritten)
 	})
 	if ended {
 		d.land(f.job)

@@ -9,26 +9,9 @@ package dispatch
 //
 // Dispatcher.mu guards probes.
 type probes struct {
-	fresh   *Lane // where something became ready since the last probe; nil: nowhere
-	unheard int   // probes since a delivery ended, with objects that had waited
+	fresh      *Lane // where something became ready since the last probe; nil: nowhere
+	unanswered int   // probes since a delivery ended, with objects that had waited
 }
 
-// maxUnheard bounds probes.unheard.
-const maxUnheard = 4
-
-// probe takes a job for a probe. d.mu is held.
-func (d *Dispatcher) probe() (j job, ok bool) {
-	if lane := d.probes.fresh; lane != nil {
-		d.probes.fresh = nil
-		if !lane.stands() {
-			if item, ok := lane.queue.TakeNewest(); ok {
-				return job{lane, item}, true
-			}
-		}
-	}
-	if d.probes.unheard >= maxUnheard {
-		return job{}, false
-	}
-	d.probes.unheard++
-	return d.takeInTurn((*deliveries).TakeAny)
-}
+// maxUnanswered bounds probes.unanswered.
+const maxUnanswered = 4

@@ -51,21 +51,21 @@ func TestProbes(t *testing.T) {
 		for range 10 {
 			p.grow(true)
 		}
-		equal(t, "probes without anything new", len(h.ids()), 3+maxUnheard)
+		equal(t, "probes without anything new", len(h.ids()), 3+maxUnanswered)
 		p.n = len(h.ids()) + 1 // one place is left
 		other.Offer(added("new", "n", 1))
 		synctest.Wait()
-		equal(t, "something new", h.ids()[3+maxUnheard:], []string{"o/n/added/1"})
+		equal(t, "something new", h.ids()[3+maxUnanswered:], []string{"o/n/added/1"})
 		other.Offer(added("later", "l", 1))
 		synctest.Wait()
-		equal(t, "there is no place", len(h.ids()), 4+maxUnheard)
+		equal(t, "there is no place", len(h.ids()), 4+maxUnanswered)
 
 		// The handler answers the new one. Those that hang take no places any more.
 		p.n, p.isProbe = 2+len(h.ids())-1, false
 		h.answer("o/n/added/1", handler.Answer{}, nil)
 		synctest.Wait()
 		ids := h.ids()
-		equal(t, "two more, in turn", len(ids), 3+maxUnheard+2)
+		equal(t, "two more, in turn", len(ids), 3+maxUnanswered+2)
 		if last := ids[len(ids)-2:]; !slices.Contains(last, "o/l/added/1") {
 			t.Errorf("%v went, and the other lane had no turn", last)
 		}

@@ -1,40 +1,45 @@
 package dispatch
 
 import (
-	"context"
 	"log/slog"
-	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/trail"
-	"github.com/informd/informd/internal/seldom"
-)
+	"k8s.io/utils/clock"
 
-const (
-	maxReason = 1024 // bytes of a reason that are kept
-	maxLogged = 256  // bytes of a reason that are logged
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/internal/seldom"
 )
 
 // unsaid stands for a reason in the log that may quote a Secret.
 const unsaid = "not shown, as it may quote a secret"
 
-// reports limits what a lane logs: of each kind of reason (see seldom.Kind) a line a minute, and of the
-// letters of a kind a few more, because each line names another object. The rest is counted, and the
-// next line says how much that was.
+// reports logs what happens to a lane's deliveries, and remembers the last failure. It limits what
+// it logs: of each kind of reason (see seldom.Kind) a line a minute, and of the letters of a kind a
+// few more, because each line names another object. The rest is counted, and the next line says how
+// much that was.
 type reports struct {
+	rule      string
+	log       *slog.Logger
+	clock     clock.PassiveClock
+	failed    atomic.Pointer[Failure] // the last failure
+	isCrowded atomic.Bool             // the lane is in Dispatcher.crowded
+
 	failing, unmade, letters, evicted, crowded, loading, unrecorded seldom.Messages
 }
 
-func newReports() reports {
-	return reports{
+func newReports(rule string, log *slog.Logger, c clock.PassiveClock) *reports {
+	return &reports{
+		rule: rule, log: log, clock: c,
 		failing: seldom.Messages{Max: maxReasons},
 		letters: seldom.Messages{Max: maxReasons, Times: maxLetters},
 	}
 }
 
 const (
-	// maxReasons bounds the kinds of reasons of failures that a lane logs per minute, and of letters.
+	// maxReasons bounds the kinds of reasons of failures that a lane logs per minute, and of
+	// letters.
 	maxReasons = 4
 	// maxLetters bounds the letters of one kind that a lane logs per minute.
 	maxLetters = 10
@@ -49,71 +54,52 @@ type Failure struct {
 	At           time.Time
 }
 
-// LastFailure returns the last failure. If ok is false, there was none.
-func (l *Lane) LastFailure() (f Failure, ok bool) {
-	if last := l.failed.Load(); last != nil {
-		return *last, true
+// reasonOf returns why an attempt failed that comes again. Attempts that fail for the same reason
+// share its memory.
+func (r *reports) reasonOf(o *outcome) string {
+	reason := bounded(o.reason, maxLogged)
+	if last := r.failed.Load(); last != nil && last.Reason == reason {
+		return last.Reason
 	}
-	return Failure{}, false
+	return reason
 }
 
-// reasonOf returns why an attempt failed that comes again, and whether that may quote a Secret. The
-// reason is "" for other attempts. Attempts that fail for the same reason share its memory.
-func (l *Lane) reasonOf(o *outcome) (reason string, isConfidential bool) {
-	if !o.result.repeats() || o.result == Cancelled {
-		return "", false
-	}
-	reason = bounded(o.reason, maxLogged)
-	if last := l.failed.Load(); last != nil && last.Reason == reason {
-		reason = last.Reason
-	}
-	return reason, l.isConfidential() && !o.plain
-}
-
-// reportFailure remembers and logs an attempt that failed and will be repeated.
-func (l *Lane) reportFailure(f *flight, o *outcome) {
-	key := f.item.Key
-	reason, isConfidential := l.reasonOf(o)
-	l.failed.Store(&Failure{
-		Key: key, Reason: reason, Confidential: isConfidential, Attempt: f.event.Attempt, At: o.at,
-	})
-	if isConfidential {
+// reportFailure remembers and logs an attempt that failed and will be repeated. after is the delay.
+func (r *reports) reportFailure(f Failure, id string, after time.Duration) {
+	r.failed.Store(&f)
+	reason := f.Reason
+	if f.Confidential {
 		reason = unsaid
 	}
-	held, ok := l.reports.failing.Allow(o.at, seldom.Kind(reason))
+	held, ok := r.failing.Allow(f.At, seldom.Kind(reason))
 	if !ok {
 		return
 	}
-	l.dispatcher.log.Warn("delivery failed and will be repeated",
-		"rule", l.rule, "key", key.String(), "id", f.event.ID, "attempt", f.event.Attempt,
-		"reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
+	r.log.Warn("delivery failed and will be repeated",
+		"rule", r.rule, "key", f.Key.String(), "id", id, "attempt", f.Attempt,
+		"reason", reason, "after", after.Round(time.Millisecond), "unreported", held)
 }
 
-// done says in the log what an attempt has done.
-var done = map[trail.Verdict]string{
-	trail.Done:   "delivered",
-	trail.Tried:  "dry run: nothing was done",
-	trail.Acted:  "actions performed",
-	trail.Pruned: "pruned, without other actions",
-	trail.Idle:   "no action to perform",
-	// The messages of actions that changed nothing.
-	trail.Unchanged: "actions had nothing to change",
-	trail.Vanished:  "actions changed nothing: an object is gone",
-}
-
-// reportDone logs what an attempt that succeeded has done.
-func (d *Dispatcher) reportDone(f *flight, at time.Time) {
-	if !d.log.Enabled(context.Background(), slog.LevelDebug) {
-		return // so that it costs nothing
+// reportLoading logs that deliveries could not be loaded.
+func (r *reports) reportLoading(err error) {
+	if held, ok := r.loading.Allow(r.clock.Now(), ""); ok {
+		r.log.Error("could not read deliveries that wait on disk", "rule", r.rule,
+			"error", bounded(err.Error(), maxLogged), "unreported", held)
 	}
-	d.log.Debug(done[d.did(f)],
-		"rule", f.lane.rule, "key", f.item.Key.String(), "id", f.event.ID, "event", f.event.Event,
-		"attempt", f.event.Attempt, "duration", at.Sub(f.began).Round(time.Microsecond))
+}
+
+// reportUnrecorded logs that actions are performed without a record of them.
+func (r *reports) reportUnrecorded(err error) {
+	if held, ok := r.unrecorded.Allow(r.clock.Now(), ""); ok {
+		r.log.Warn("performing actions without a record of them: "+
+			"after a crash informd delivers the event again",
+			"rule", r.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
+	}
 }
 
 // reportLetter logs that an event became a dead letter, or why it did not. An expression may fail
 // on all objects of a source, and a handler may reject them all: see reports.
-func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
+func (r *reports) reportLetter(o *outcome) {
 	reason := bounded(o.letter.Reason, maxLogged)
 	if o.letter.Quotes() {
 		reason = unsaid + "; informd dead show --show-secrets has it until informd restarts"
@@ -124,89 +110,31 @@ func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	}
 	if o.unkept != nil {
 		attrs = append(attrs, "error", bounded(o.unkept.Error(), maxLogged))
-		if held, ok := f.lane.reports.letters.Allow(o.at, "unkept"); ok {
+		if held, ok := r.letters.Allow(o.at, "unkept"); ok {
 			attrs = append(attrs, "unreported", held)
-			d.log.Error("dead letter could not be kept; the event is repeated", attrs...)
+			r.log.Error("dead letter could not be kept; the event is repeated", attrs...)
 		}
 		return
 	}
-	says := &f.lane.reports.letters
+	says := &r.letters
 	if o.letter.Plain {
-		says = &f.lane.reports.unmade
+		says = &r.unmade
 	}
 	if held, ok := says.Allow(o.at, seldom.Kind(reason)); ok {
 		if held > 0 {
 			attrs = append(attrs, "unreported", held)
 		}
-		d.log.Warn("event became a dead letter", attrs...)
+		r.log.Warn("event became a dead letter", attrs...)
 	}
-	if len(o.evicted) == 0 {
+}
+
+// reportEvicted logs letters that were dropped to make room. It logs to log, since LogEvicted names
+// the handler itself.
+func (r *reports) reportEvicted(log *slog.Logger, letters []delivery.Letter, at time.Time) {
+	if len(letters) == 0 {
 		return
 	}
-	if held, ok := f.lane.reports.evicted.Allow(o.at, ""); ok {
-		LogEvicted(d.opts.Logger.With("unreported", held), o.evicted)
+	if held, ok := r.evicted.Allow(at, ""); ok {
+		LogEvicted(log.With("unreported", held), letters)
 	}
-}
-
-// noteCrowding notes that a change made the lane drop an older one, or that two were merged because
-// memory is full. The lane's queue calls it. Run writes the log, because callers of Offer must not
-// wait for it.
-func (l *Lane) noteCrowding() {
-	if l.isCrowded.Swap(true) {
-		return
-	}
-	select {
-	case l.dispatcher.crowded <- l:
-	default: // sixteen other lanes wait; a lane that stays crowded comes again
-		l.isCrowded.Store(false)
-	}
-}
-
-// reportCrowding logs which lanes lose history, until ctx ends.
-func (d *Dispatcher) reportCrowding(ctx context.Context) {
-	for {
-		select {
-		case l := <-d.crowded:
-			l.isCrowded.Store(false)
-			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
-				stats := l.Stats()
-				attrs := []any{"rule", l.rule,
-					"waiting", stats.Waiting, "bytes", stats.Bytes,
-					"merged", stats.Shortened, "dropped", stats.Dropped}
-				if gathered, forgotten, ok := l.gatheredStats(); ok {
-					attrs = append(attrs, "gathered", gathered, "forgotten groups", forgotten)
-				}
-				d.log.Warn("too many changes wait for the handler: the queue merges or drops some",
-					attrs...)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// reportLoading logs that deliveries could not be loaded.
-func (l *Lane) reportLoading(err error) {
-	if held, ok := l.reports.loading.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
-		l.dispatcher.log.Error("could not read deliveries that wait on disk", "rule", l.rule,
-			"error", bounded(err.Error(), maxLogged), "unreported", held)
-	}
-}
-
-// reportUnrecorded logs that actions are performed without a record of them.
-func (l *Lane) reportUnrecorded(err error) {
-	if held, ok := l.reports.unrecorded.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
-		l.dispatcher.log.Warn("performing actions without a record of them: "+
-			"after a crash informd delivers the event again",
-			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
-	}
-}
-
-// bounded returns at most limit bytes of s, as valid UTF-8.
-func bounded(s string, limit int) string {
-	const more = "…"
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit-len(more)], "") + more
-	}
-	return strings.ToValidUTF8(s, "")
 }

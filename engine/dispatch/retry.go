@@ -46,12 +46,6 @@ type verdict struct {
 	after  time.Duration // delay until it is repeated
 }
 
-// repeats reports whether the dispatcher delivers the event again.
-func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
-
-// isDone reports whether the attempt has ended well.
-func (r Result) isDone() bool { return r == Done || r == Idle }
-
 func (r Retry) withDefaults() Retry {
 	if r.Backoff <= 0 {
 		r.Backoff = time.Second
@@ -154,3 +148,8 @@ func (r Retry) random(most time.Duration) time.Duration {
 	}
 	return time.Duration(rand.Int64N(int64(most) + 1))
 }
+
+// renewAfter is the number of refusals in a row as ErrStale after which a delivery is remade from
+// the cache. After the first one the dispatcher waits for the change that caused it. That change is
+// on its way, and brings the news in order.
+const renewAfter = 2

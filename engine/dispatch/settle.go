@@ -3,25 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
-
-// outcome is what becomes of a delivery after an attempt. The dispatcher decides it before it opens
-// the journal, applies it in one step, and then reports it.
-type outcome struct {
-	verdict
-	delivery delivery.Delivery // what goes back to the lane, if the attempt is repeated
-	letter   *delivery.Letter  // nil unless the event is dead
-	at       time.Time         // when the attempt ended
-
-	// why the letter was not kept; the dispatcher then repeats the event rather than lose it
-	unkept  error
-	evicted []delivery.Letter // letters that were dropped to make room
-}
 
 // settle ends the attempt f, which the handler answered with err.
 func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
@@ -68,11 +54,12 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 		o.reason, o.plain = o.short, true
 	}
 	return &delivery.Letter{
-		ID: ev.ID, Rule: f.lane.newest().rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
+		ID: ev.ID, Rule: f.lane.newest().naming.rule, Handler: d.to.Name,
+		Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,
-		Items: f.item.Value.Items, IsGroup: f.lane.isGroup(&f.item.Value),
+		Items: f.item.Value.Items, IsGroup: f.lane.traits.isGroup(&f.item.Value),
 	}
 }
 
@@ -84,21 +71,21 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		if o.evicted, o.unkept = d.dead.Add(*o.letter); o.unkept != nil {
 			o.result, o.after = Retried, d.to.Retry.MaxBackoff
 		}
-		if now := f.lane.newest().rule; now != o.letter.Rule { // it was renamed just before
+		if now := f.lane.newest().naming.rule; now != o.letter.Rule { // it was renamed just before
 			d.dead.Rename(o.letter.Rule, now)
 		}
 	}
-	queue, key := f.lane.queue, f.item.Key
+	q, key := f.lane.queue, f.item.Key
 	if o.result.isDone() && !f.item.Redriven { // a letter itself may be older than the others
-		d.dead.Delivered(f.lane.newest().rule, key, o.at)
+		d.dead.Delivered(f.lane.newest().naming.rule, key, o.at)
 	}
 	switch {
 	case !o.result.repeats():
 		f.lane.done(key)
 	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
-		queue.Shorten(key, o.delivery, o.after)
+		q.Shorten(key, o.delivery, o.after)
 	default:
-		queue.Retry(key, o.delivery, o.after)
+		q.Retry(key, o.delivery, o.after)
 	}
 }
 
@@ -112,7 +99,7 @@ var verdicts = map[Result]trail.Verdict{
 func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 	switch {
 	case o.result == Done:
-		return d.did(f)
+		return f.did()
 	case o.result == Rejected && !f.isMade:
 		return trail.Unmade
 	}
@@ -121,25 +108,35 @@ func (d *Dispatcher) verdict(f *flight, o *outcome) trail.Verdict {
 
 // report remembers and logs the outcome, and notifies the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
-	reason, isConfidential := f.lane.reasonOf(o)
-	f.noteWith(d.verdict(f, o), o.at, reason, isConfidential)
+	isRepeated := o.result.repeats() && o.result != Cancelled
+	var failed Failure
+	if isRepeated {
+		failed = Failure{
+			Key: f.item.Key, Attempt: f.event.Attempt, At: o.at,
+			Reason: f.lane.reports.reasonOf(o), Confidential: f.lane.isConfidential() && !o.plain,
+		}
+	}
+	f.noteWith(d.verdict(f, o), o.at, failed.Reason, failed.Confidential)
 	if o.result.isDone() {
-		f.lane.acted.add(d.did(f))
+		f.lane.shared.acted.add(f.did())
 	}
 	if o.letter != nil {
-		d.reportLetter(f, o)
+		f.lane.reports.reportLetter(o)
+		if o.unkept == nil {
+			f.lane.reports.reportEvicted(d.opts.Logger, o.evicted, o.at)
+		}
 	}
 	// The first refusals of actions as stale are nobody's failure: the object has just changed.
 	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
-	if o.result.repeats() && o.result != Cancelled && !isStale {
-		f.lane.reportFailure(f, o)
+	if isRepeated && !isStale {
+		f.lane.reports.reportFailure(failed, f.event.ID, o.after)
 	}
 	if o.result.isDone() {
-		d.reportDone(f, o.at)
+		f.reportDone(o.at)
 	}
 	if d.opts.Attempted != nil {
 		d.opts.Attempted(Attempt{
-			Rule: f.lane.rule, Handler: d.to.Name, Result: o.result,
+			Rule: f.lane.naming.rule, Handler: d.to.Name, Result: o.result,
 			Duration: o.at.Sub(f.began), Latency: o.at.Sub(f.item.Since),
 		})
 	}

@@ -33,7 +33,7 @@ func TestSuccessorDeliversWhatWaits(t *testing.T) {
 		synctest.Wait()
 		l.Offer(updated("a", "ua", 2))
 		l.Offer(added("b", "ub", 3))
-		next := two.Succeed(l, l.rule, LaneOptions{Every: true}, false)
+		next := two.Succeed(l, l.naming.rule, LaneOptions{Every: true}, false)
 		l.Offer(updated("b", "ub", 4)) // by a caller that still has the old lane
 		next.Offer(updated("a", "ua", 5))
 		synctest.Wait()
@@ -64,7 +64,7 @@ func TestSuccessorRepeatsWhatFails(t *testing.T) {
 		l := one.Lane("r", pods, LaneOptions{})
 		l.Offer(added("a", "ua", 1))
 		synctest.Wait()
-		two.Succeed(l, l.rule, LaneOptions{}, false)
+		two.Succeed(l, l.naming.rule, LaneOptions{}, false)
 		end()
 		pass(time.Minute)
 		equal(t, "at the second", second.ids(), []string{"r/ua/added/1"})
@@ -94,7 +94,7 @@ func TestSuccessorTakesSuspects(t *testing.T) {
 		second := &recorder{}
 		two := New(Recipient{Name: "two", Handler: second}, NewLetterBox(LetterBoxOptions{}), Options{})
 		start(t, two)
-		two.Succeed(l, l.rule, LaneOptions{}, false)
+		two.Succeed(l, l.naming.rule, LaneOptions{}, false)
 		pass(time.Minute)
 		end()
 		pass(time.Minute)
@@ -118,7 +118,7 @@ func TestSuccessorStaysPaused(t *testing.T) {
 		l := d.Lane("r", pods, LaneOptions{})
 		l.Pause()
 		l.Offer(added("a", "ua", 1))
-		next := d.Succeed(l, l.rule, LaneOptions{}, false)
+		next := d.Succeed(l, l.naming.rule, LaneOptions{}, false)
 		synctest.Wait()
 		equal(t, "while it is paused", to.ids(), nil)
 		next.Resume()
@@ -169,7 +169,7 @@ func TestSuccessorInheritsGroups(t *testing.T) {
 				offer(l, all, added("a", "ua", 1))
 				pass(30 * time.Second)
 				offer(l, all, added("b", "ub", 2))
-				next := d.Succeed(l, l.rule, LaneOptions{Gathering: c.next}, false)
+				next := d.Succeed(l, l.naming.rule, LaneOptions{Gathering: c.next}, false)
 				of := all
 				if c.next.Of != nil {
 					of = c.next.Of

@@ -16,7 +16,7 @@ type suspects struct {
 	held []job
 }
 
-func (j job) suspect() bool { return j.item.Value.Losses > 0 }
+func (j job) isSuspect() bool { return j.item.Value.Losses > 0 }
 
 // next takes the suspect that goes next, if one may go now.
 func (s *suspects) next() (j job, ok bool) {
@@ -35,7 +35,7 @@ func (s *suspects) next() (j job, ok bool) {
 func (s *suspects) first() int {
 	first := -1
 	for i, j := range s.held {
-		if s.out || j.lane.stands() {
+		if s.out || j.lane.isStopped() {
 			continue
 		}
 		if first < 0 || j.item.Value.Failures < s.held[first].item.Value.Failures {
@@ -47,23 +47,23 @@ func (s *suspects) first() int {
 
 // pass reports whether j, just taken, may go now. If not, pass holds it.
 func (s *suspects) pass(j job) bool {
-	if j.suspect() && s.out {
+	if j.isSuspect() && s.out {
 		s.held = append(s.held, j)
 		return false
 	}
-	s.out = s.out || j.suspect()
+	s.out = s.out || j.isSuspect()
 	return true
 }
 
 // landed notes that a job has ended.
 func (s *suspects) landed(j job) {
-	if j.suspect() {
+	if j.isSuspect() {
 		s.out = false
 	}
 }
 
-// wait reports whether a held suspect may go now.
-func (s *suspects) wait() bool { return s.first() >= 0 }
+// canGo reports whether a held suspect may go now.
+func (s *suspects) canGo() bool { return s.first() >= 0 }
 
 // giveUp returns the held suspects of a lane, and no longer holds them.
 func (s *suspects) giveUp(lane *Lane) (held []job) {

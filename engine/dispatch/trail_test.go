@@ -233,7 +233,7 @@ func TestOwnChangesAreNoMatches(t *testing.T) {
 			if isGroup {
 				o.Gathering = &Gathering{By: "all", Of: allInOne, Wait: 2 * time.Second}
 			}
-			told(t, o, func(w *writes, l *Lane) {
+			received(t, o, func(w *writes, l *Lane) {
 				c.offer(w, l)
 				pass(time.Minute)
 			})

@@ -9,6 +9,7 @@ import (
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/state"
 )
@@ -25,8 +26,8 @@ const (
 // name.
 func gatheredLane(rule string) string { return rule + "/gathered" }
 
-// lastTold is the note about a group.
-type lastTold struct {
+// groupEvent is the note about the last event of a group.
+type groupEvent struct {
 	At        int64  `json:"at"` // Unix time in milliseconds
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -49,8 +50,8 @@ func (r *Rule) Gathering(ends bool) *dispatch.Gathering {
 		return g
 	}
 	g.Of = r.Preparer.group
-	g.Told = func(id rule.Group, t dispatch.Told) {
-		value, err := json.Marshal(lastTold{t.At.UnixMilli(), t.Key.Namespace, t.Key.Name})
+	g.Remember = func(id rule.Group, last gather.LastEvent) {
+		value, err := json.Marshal(groupEvent{last.At.UnixMilli(), last.Key.Namespace, last.Key.Name})
 		if err == nil { // it always is
 			store.PutNote(state.Note{Rule: r.ID, Name: groupNote + id.String(), Value: value})
 		}
@@ -82,16 +83,16 @@ func (r *Rule) ResumeGathered(keys []state.LaneKey, notes iter.Seq2[string, []by
 	for _, k := range keys {
 		changes = append(changes, dispatch.Gathered{Key: k.Key, First: k.First, Last: k.Last})
 	}
-	told := make(map[rule.Group]dispatch.Told)
+	events := make(map[rule.Group]gather.LastEvent)
 	store, gathered := r.Memory.store, false
 	for name, value := range notes {
 		gathered = gathered || name == GathersNote
 		if hexID, ok := strings.CutPrefix(name, groupNote); ok {
-			var last lastTold
+			var last groupEvent
 			group, ok := count.ParseValue(hexID)
 			if ok && json.Unmarshal(value, &last) == nil && r.Group != nil {
 				key := delta.Key{Namespace: last.Namespace, Name: last.Name}
-				told[group] = dispatch.Told{At: time.UnixMilli(last.At), Key: key}
+				events[group] = gather.LastEvent{At: time.UnixMilli(last.At), Key: key}
 				continue
 			}
 			store.DeleteNote(r.ID, name)
@@ -103,7 +104,7 @@ func (r *Rule) ResumeGathered(keys []state.LaneKey, notes iter.Seq2[string, []by
 	case r.Group == nil && len(keys) == 0:
 		store.DeleteNote(r.ID, GathersNote)
 	}
-	r.Lane.RestoreGathered(changes, told)
+	r.Lane.RestoreGathered(changes, events)
 }
 
 // NoteGathers records that the rule gathers, if it does. It is called within a cut.

@@ -109,9 +109,10 @@ var mayImport = map[string][]string{
 	"engine/trail":         {"engine/delta", "engine/object"},
 	"engine/source":        {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
 	"engine/action":        {"engine/delta", "engine/object", "plugins/handler"},
-	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/rule", "engine/queue", "engine/delta", "engine/object", "engine/timing", "plugins/handler"},
+	"engine/gather":        {"engine/delivery", "engine/rule", "engine/timing", "engine/delta"},
+	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/gather", "engine/rule", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/live": {
-		"engine/action", "engine/count", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/expr", "engine/gauges", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/queue",
+		"engine/action", "engine/count", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/expr", "engine/gather", "engine/gauges", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/queue",
 		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/acting": {
@@ -333,7 +334,7 @@ func TestRoomsOfTheStateKnowNoDatabase(t *testing.T) {
 // starts no goroutine.
 func TestPurePackages(t *testing.T) {
 	pure := []string{"plugins/handler/nearest", "internal/othersyntax", "internal/seldom", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan", "engine/schema",
-		"engine/expr/value", "engine/evaluate", "engine/follow", "engine/due", "engine/gauges", "engine/rounds", "engine/tally", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/preview", "engine/rights",
+		"engine/expr/value", "engine/evaluate", "engine/follow", "engine/due", "engine/gather", "engine/gauges", "engine/rounds", "engine/tally", "engine/resume", "engine/timing", "engine/count", "engine/delivery", "engine/prepare", "engine/preview", "engine/rights",
 		"engine/state/fields", "engine/state/records"}
 	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
 		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
@@ -23,23 +24,8 @@ func byVersion(d delta.Delta) (g rule.Group) {
 
 // waiting returns how many changes and groups the lane has.
 func (g *groups) waiting() (changes, groups, queued int) {
-	of := g.lane.gathering()
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	n := 0
-	for _, group := range of.groups {
-		n += group.changes.Len()
-	}
-	linked := 0
-	for _, held := range of.held {
-		for c := held.oldest; c != nil; c = c.newer {
-			linked++
-		}
-	}
-	if n != of.items || linked != n || len(of.last) > n {
-		g.t.Errorf("%d changes are in groups, %d of objects, %d counted", n, linked, of.items)
-	}
-	return of.items, len(of.groups), g.lane.queue.Stats().Waiting
+	s := g.lane.gathering().stats()
+	return s.Items, s.Groups, g.lane.queue.Stats().Waiting
 }
 
 // A group whose key changes with every change must not grow without bound, in either mode, if the
@@ -86,7 +72,7 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 						t.Fatalf("%d records", records)
 					}
 				}
-				if _, lost, _ := g.lane.gathering().stats(); lost == 0 {
+				if g.lane.gathering().stats().Lost == 0 {
 					t.Error("nothing was counted")
 				}
 				isDown.Store(false)
@@ -97,7 +83,7 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 				all := strings.Join(to.groups(), "\n")
 				for n := range objects {
 					if last := fmt.Sprintf("uo%d/updated/%d", n, version-objects+n+1); !strings.Contains(all, last) && !strings.Contains(all, strings.Replace(last, "updated", "added", 1)) {
-						t.Errorf("%s was not told", last)
+						t.Errorf("%s got no event", last)
 					}
 				}
 			})
@@ -107,7 +93,7 @@ func TestGroupsThatChangeAreBounded(t *testing.T) {
 
 // Events of a group of very many objects come early while the handler takes them, and are throttled
 // again afterwards.
-func TestFullGroupIsToldEarly(t *testing.T) {
+func TestFullGroupHasItsEventEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &recorder{}
 		g := startGroups(t, &groups{to: to}, LaneOptions{MaxItems: 10, Gathering: &Gathering{By: "all", Of: allInOne, Wait: 744 * time.Hour}})
@@ -137,23 +123,20 @@ func TestFullGroupIsToldEarly(t *testing.T) {
 func TestGatheredBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &recorder{}
-		g := startGroups(t, &groups{to: to}, LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Wait: 744 * time.Hour}})
+		change := func(n int) rule.Match {
+			return added(fmt.Sprintf("o%02d", n), fmt.Sprintf("u%02d", n), 10+n)
+		}
+		one := delivery.Delivery{Delta: change(0).Delta}
+		most := 10 * delivery.Size(&one)
+		g := startGroups(t, &groups{to: to}, LaneOptions{MaxBytes: most, Gathering: &Gathering{By: "all", Of: allInOne, Wait: 744 * time.Hour}})
 		defer func() { g.lane.Close() }()
-		of := g.lane.gathering()
 		for n := range 95 {
-			g.offer(allInOne, added(fmt.Sprintf("o%02d", n), fmt.Sprintf("u%02d", n), 10+n))
-			if n == 0 {
-				of.mu.Lock()
-				of.lane.opts.MaxBytes = 10 * of.bytes
-				of.mu.Unlock()
-			}
+			g.offer(allInOne, change(n))
 			pass(time.Minute)
 		}
-		of.mu.Lock()
-		if most := of.lane.opts.MaxBytes; of.bytes > most || of.bytes == 0 || len(to.groups()) == 0 {
-			t.Errorf("%d of %d bytes wait after %d events", of.bytes, most, len(to.groups()))
+		if bytes := g.lane.gathering().stats().Bytes; bytes > most || bytes == 0 || len(to.groups()) == 0 {
+			t.Errorf("%d of %d bytes wait after %d events", bytes, most, len(to.groups()))
 		}
-		of.mu.Unlock()
 		pass(800 * time.Hour)
 		equal(t, "items", len(strings.Fields(strings.Join(to.groups(), " "))), 95)
 	})
@@ -191,17 +174,16 @@ func TestRememberedGroupsAreBounded(t *testing.T) {
 				}
 				return nil
 			}}
-			g := startGroups(t, &groups{to: to}, LaneOptions{Gathering: &Gathering{By: "v", Of: byVersion, Every: 744 * time.Hour}})
+			g := startGroups(t, &groups{to: to}, LaneOptions{Gathering: &Gathering{By: "v", Of: byVersion, Every: 744 * time.Hour, maxGroups: 20}})
 			defer func() { g.lane.Close() }()
-			g.lane.gathering().maxGroups = 20
 			for n := range 200 {
 				g.offer(byVersion, updated("a", "ua", n+1))
 				pass(time.Second)
-				if _, groups, _ := g.waiting(); groups > 21 || len(g.told) > 21 {
-					t.Fatalf("%d groups are remembered, %d recorded", groups, len(g.told))
+				if _, groups, _ := g.waiting(); groups > 21 || len(g.last) > 21 {
+					t.Fatalf("%d groups are remembered, %d recorded", groups, len(g.last))
 				}
 			}
-			if g.lane.gathering().cut == 0 {
+			if g.lane.gathering().stats().Forgotten == 0 {
 				t.Error("nothing was counted")
 			}
 			close(release)

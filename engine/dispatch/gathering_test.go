@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/gather"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -25,7 +26,7 @@ type groups struct {
 	t        *testing.T
 	queued   *shelf // of the queue
 	gathered *shelf
-	told     map[rule.Group]Told
+	last     map[rule.Group]gather.LastEvent
 	lane     *Lane
 	to       *recorder
 	end      func()
@@ -35,20 +36,20 @@ type groups struct {
 func startGroups(t *testing.T, g *groups, o LaneOptions) *groups {
 	t.Helper()
 	if g.queued == nil {
-		g.queued, g.gathered, g.told = newShelf(t), newShelf(t), make(map[rule.Group]Told)
+		g.queued, g.gathered, g.last = newShelf(t), newShelf(t), make(map[rule.Group]gather.LastEvent)
 	}
 	g.gathered.writes = true
 	g.t = t
 	gathering := o.Gathering
 	gathering.Store = g.gathered
-	gathering.Told = func(id rule.Group, told Told) { g.told[id] = told }
-	gathering.Forget = func(id rule.Group) { delete(g.told, id) }
+	gathering.Remember = func(id rule.Group, last gather.LastEvent) { g.last[id] = last }
+	gathering.Forget = func(id rule.Group) { delete(g.last, id) }
 	o.Store = g.queued
 	d := New(Recipient{Name: "h", Handler: g.to, Retry: Retry{Backoff: time.Minute, MaxBackoff: time.Minute}},
 		NewLetterBox(LetterBoxOptions{}), Options{Journal: bothShelves{g.queued, g.gathered}})
 	g.lane = d.Lane("r", pods, o)
 	g.queued.restore(g.lane)
-	g.lane.RestoreGathered(g.gathered.gathered(), g.told)
+	g.lane.RestoreGathered(g.gathered.gathered(), g.last)
 	g.end = start(t, d)
 	return g
 }
@@ -57,7 +58,7 @@ func startGroups(t *testing.T, g *groups, o LaneOptions) *groups {
 func (g *groups) killed(to *recorder) *groups {
 	g.queued.write()
 	g.gathered.write()
-	next := &groups{queued: g.queued.kill(), gathered: g.gathered.kill(), told: g.told, to: to}
+	next := &groups{queued: g.queued.kill(), gathered: g.gathered.kill(), last: g.last, to: to}
 	g.lane.newest().Close()
 	g.end()
 	return next
@@ -131,7 +132,7 @@ func (s *shelf) gathered() (all []Gathered) {
 }
 
 // A group has one delivery at a time, even if its last one takes longer than its times.
-func TestGroupIsToldOnceItsLastEventHasEnded(t *testing.T) {
+func TestGroupHasAnEventOnceItsLastOneHasEnded(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		Gathering
@@ -159,8 +160,8 @@ func TestGroupIsToldOnceItsLastEventHasEnded(t *testing.T) {
 				pass(time.Minute)
 				equal(t, "afterwards", to.groups(), []string{"ua/added/1", "ub/added/2"})
 				pass(time.Minute)
-				if len(g.told) > 0 || len(g.lane.gathering().groups) > 0 {
-					t.Errorf("it was not forgotten: %v", g.told)
+				if len(g.last) > 0 || g.lane.gathering().stats().Groups > 0 {
+					t.Errorf("it was not forgotten: %v", g.last)
 				}
 			})
 		})
@@ -187,6 +188,26 @@ func TestGroupKeepsItsOrderOverRestarts(t *testing.T) {
 	})
 }
 
+// Nor does it change if changes came before the older ones were loaded.
+func TestGroupKeepsItsOrderOverTwoRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := func() LaneOptions {
+			return LaneOptions{Gathering: &Gathering{By: "all", Of: allInOne, Wait: time.Minute}}
+		}
+		g := startGroups(t, &groups{to: &recorder{}}, options())
+		g.offer(allInOne, added("a", "ua", 1))
+		next := g.killed(&recorder{})
+		next.gathered.slow = time.Second
+		g = startGroups(t, next, options())
+		g.offer(allInOne, updated("a", "ua", 2), added("b", "ub", 3))
+		pass(5 * time.Second)
+		g = startGroups(t, g.killed(&recorder{}), options())
+		defer func() { g.lane.Close() }()
+		pass(time.Minute)
+		equal(t, "events", g.to.groups(), []string{"ua/added/2 ub/added/3"})
+	})
+}
+
 // A lane that is succeeded while it loads leaves everything to its successor.
 func TestSuccessionWhileGroupsAreLoaded(t *testing.T) {
 	for _, isNone := range []bool{false, true} {
@@ -202,7 +223,7 @@ func TestSuccessionWhileGroupsAreLoaded(t *testing.T) {
 				g = startGroups(t, next, LaneOptions{Gathering: &Gathering{Ends: isNone, By: "all", Of: allInOne, Wait: time.Minute}})
 				pass(500 * time.Millisecond) // it loads
 				o := LaneOptions{Gathering: &Gathering{Ends: isNone, By: "all", Of: allInOne, Wait: time.Minute, Store: g.gathered}, Store: g.queued}
-				l := g.lane.dispatcher.Succeed(g.lane, g.lane.rule, o, false)
+				l := g.lane.dispatcher.Succeed(g.lane, g.lane.naming.rule, o, false)
 				defer func() { l.Close() }()
 				pass(10 * time.Minute)
 				want := []string{"ua/added/2 ub/added/3"}
@@ -240,7 +261,7 @@ func TestOffersWhileGroupsAreSucceeded(t *testing.T) {
 	})
 	last := first
 	for !isOver.Load() {
-		last = d.Succeed(last, last.rule, options(), false)
+		last = d.Succeed(last, last.naming.rule, options(), false)
 	}
 	offering.Wait()
 	defer last.Close()
