@@ -45,7 +45,7 @@ type Informers struct {
 
 	wake chan struct{} // capacity 1; signals that informers wait to be started
 
-	mu      sync.Mutex // guards the fields below, and Informer.started and Informer.end
+	mu      sync.Mutex // guards the fields below, and Informer.life
 	started bool       // Start was called
 	ran     bool
 	all     []*Informer // in the order in which they were first requested
@@ -198,7 +198,7 @@ func (s *Informers) Start() {
 func (s *Informers) start() {
 	s.started = true
 	for _, i := range s.all {
-		i.started = true
+		i.life.isStarted = true
 	}
 }
 
@@ -208,11 +208,11 @@ func (s *Informers) start() {
 func (s *Informers) Stop(i *Informer) {
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(other *Informer) bool { return other == i })
-	end := i.end
+	end := i.life.end
 	s.mu.Unlock()
 	if end != nil {
 		end()
-		<-i.ended
+		<-i.life.ended
 	}
 }
 
@@ -250,14 +250,8 @@ func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.all {
-		if i.started && i.end == nil {
-			var own context.Context
-			own, i.end = context.WithCancel(ctx)
-			starts = append(starts, func() {
-				defer close(i.ended)
-				defer i.end()
-				i.run(own)
-			})
+		if start := i.life.begin(ctx, i.run); start != nil {
+			starts = append(starts, start)
 		}
 	}
 	return starts

@@ -51,7 +51,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		saved.Partial, saved.Follow = true, true
 		i, _ := refuse(t, server, saved)
 		awaitSynced(t, i)
-		for _, o := range i.List("", nil) {
+		for _, o := range i.cache.list("", nil) {
 			if version(o) != "1" {
 				t.Errorf("the informer has synced, and the cache has a part of %s", o.Name())
 			}

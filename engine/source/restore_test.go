@@ -146,7 +146,7 @@ func TestRestartReportsMissedChanges(t *testing.T) {
 				}
 				e.expectAll(t, "updated a 1→2", "deleted b 1", added)
 				c.awaitVersion(t, server)
-				if got := len(i.List("", nil)); got != 3 || len(c.saved().Objects) != 3 {
+				if got := len(i.cache.list("", nil)); got != 3 || len(c.saved().Objects) != 3 {
 					t.Errorf("the cache has %d objects and the record %d, want 3", got, len(c.saved().Objects))
 				}
 				server.Apply(pods, body("c", 2))
@@ -177,7 +177,7 @@ func TestUnchangedObjectsAreNeitherListedNorReported(t *testing.T) {
 		if n := after.Lists[pods] - before.Lists[pods]; n < 1 || n > 2 { // the empty ones, before and after the watch is opened
 			t.Errorf("%d lists", n)
 		}
-		if found, err := collected(i.ByIndex("byName", "b")); err != nil || len(found) != 1 || version(found[0]) != "1" {
+		if found, err := collected(i.cache.byIndex("byName", "b")); err != nil || len(found) != 1 || version(found[0]) != "1" {
 			t.Errorf("the index has %v, %v", found, err)
 		}
 		server.Apply(pods, body("b", 2))
@@ -409,7 +409,7 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 		for k := range n {
 			objects = append(objects, object.FromIdentity("shop", fmt.Sprint("o", k), fmt.Sprint("u", k), "1"))
 		}
-		entries := i.restored(t.Context(), &Saved{Objects: objects})
+		entries := i.reader.restored(t.Context(), &Saved{Objects: objects}, i.Packer())
 		if len(entries) != n {
 			t.Fatalf("%d entries of %d objects", len(entries), n)
 		}
@@ -537,7 +537,7 @@ func TestKeptFieldsReportOnlyChangedObjects(t *testing.T) {
 		if diff := cmp.Diff(want, returned); diff != "" {
 			t.Errorf("returned (-want +got)\n%s", diff)
 		}
-		if o, ok := i.Get("shop", "c"); !ok || version(o) != "1" {
+		if o, ok := i.cache.get("shop", "c"); !ok || version(o) != "1" {
 			t.Error("the cache has only a part of c")
 		}
 	})
@@ -650,7 +650,7 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 			}
 		}
 		have := map[delta.Key]string{}
-		for _, o := range i.List("", nil) {
+		for _, o := range i.cache.list("", nil) {
 			have[delta.KeyOf(o)] = version(o)
 		}
 		if diff := cmp.Diff(have, told); diff != "" {

@@ -7,17 +7,13 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	processors "runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -86,7 +82,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
 	}()
-	list := &internalversion.List{Items: w.informer.restored(ctx, saved)}
+	list := &internalversion.List{Items: w.informer.reader.restored(ctx, saved, w.informer.Packer())}
 	if ctx.Err() != nil {
 		return false
 	}
@@ -233,54 +229,6 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return list.ResourceVersion, nil
-}
-
-// restored makes entries for saved objects, on all processors. It packs objects that are plain,
-// unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
-// entries are missing.
-func (i *Informer) restored(ctx context.Context, saved *Saved) []runtime.Object {
-	const chunk = 1024
-	objects, indexes := saved.Objects, i.shape.Load().indexes
-	entries := make([]runtime.Object, len(objects))
-	paths := new(object.Paths)
-	for _, index := range indexes {
-		paths.Union(index.Paths)
-	}
-	var working sync.WaitGroup
-	var taken atomic.Int64
-	for range min(processors.GOMAXPROCS(0), len(objects)/chunk+1) {
-		working.Go(func() {
-			decoder := object.NewDecoder(paths)
-			for {
-				end := int(taken.Add(chunk))
-				from := end - chunk
-				if from >= len(objects) || ctx.Err() != nil {
-					return
-				}
-				for n, o := range objects[from:min(end, len(objects))] {
-					entries[from+n] = i.entry(o, indexes, decoder)
-					if !saved.Partial {
-						i.feed.packer.Pack(o)
-					}
-				}
-				decoder.Forget()
-			}
-		})
-	}
-	working.Wait()
-	return entries
-}
-
-// entry makes the entry of a saved object. decoder decodes what the indexes read.
-func (i *Informer) entry(o *object.Object, indexes []namedIndex, decoder *object.Decoder) *entry {
-	e := &entry{Object: o}
-	if len(indexes) > 0 {
-		e.values = make([][]string, len(indexes))
-	}
-	for n, index := range indexes {
-		e.values[n] = i.evaluate(index, decoder.Tree(o))
-	}
-	return e
 }
 
 // fresh marks that a resumed watch has delivered everything that the server had when it was opened.
