@@ -20,7 +20,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		server.Serve(widgets, "Widget", true)
 		server.Apply(widgets, body("w", 1)) // as long as no bookmark comes, the server may have more pods to tell of
 		s, i, _, c, _ := next(t, server, saved)
-		s.tuning.silence, s.tuning.hush = patience, patience
+		s.tuning.still.silence, s.tuning.still.hush = patience, patience
 		await(t, "the end of the first run's watch", func() bool { return server.Watches(pods) == 0 })
 		run(t, s)
 		server.AwaitWatches(pods, 1)

@@ -92,7 +92,7 @@ func (c *cut) awaitVersion(t testing.TB, server *apistub.Server) {
 func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Informer, *ear, *cut, *log) {
 	t.Helper()
 	s, lines := newInformers(t, server.Config(), Options{})
-	s.tuning.silence = 1 // do not wait for silence
+	s.tuning.still.silence = 1 // do not wait for silence
 	i := s.Informer(Selection{Resource: pods})
 	e := newEar()
 	c := newCut(consumer(e.hear))
@@ -221,7 +221,7 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 		server.Apply(pods, body("a", v+2))
 	}
 	s, i, e, _, _ := next(t, server, saved)
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	if heard, _ := e.all(); len(heard) != 50 {
@@ -253,7 +253,7 @@ func TestResumedInformerHearsChangesDuringItsList(t *testing.T) {
 		}
 	}
 	s, i, e, _, _ = next(t, server, c.saved())
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	heard, _ := e.all()
@@ -280,11 +280,11 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 				return nil
 			})
 			s, i, e, _, _ := next(t, server, saved)
-			s.tuning.silence, s.tuning.hush = 2*time.Second, time.Millisecond
+			s.tuning.still.silence, s.tuning.still.hush = 2*time.Second, time.Millisecond
 			began := time.Now()
 			run(t, s)
 			awaitSynced(t, i)
-			if took := time.Since(began); (took < s.tuning.silence) != answers {
+			if took := time.Since(began); (took < s.tuning.still.silence) != answers {
 				t.Errorf("it has synced after %v", took)
 			}
 			if heard, _ := e.all(); len(heard) > 0 {
@@ -364,7 +364,7 @@ func reasonFor(code int32) metav1.StatusReason {
 // hide what came and went.
 func TestHushFollowsTheServersAnswer(t *testing.T) {
 	t.Parallel()
-	set := tuning{hush: 10 * time.Millisecond, partHush: 100 * time.Millisecond, silence: time.Second}
+	set := stillness{hush: 10 * time.Millisecond, partHush: 100 * time.Millisecond, silence: time.Second}
 	const now, late = -time.Hour, time.Hour // since the answer
 	for _, c := range []struct {
 		ago, took time.Duration
@@ -382,7 +382,7 @@ func TestHushFollowsTheServersAnswer(t *testing.T) {
 		{now, time.Minute, true, time.Second},
 	} {
 		a := answer{at: time.Now().Add(-c.ago), took: c.took}
-		if got := a.hush(set, c.isPartial); got != c.want {
+		if got := set.after(a, c.isPartial); got != c.want {
 			t.Errorf("%+v: the watch must be silent for %v", c, got)
 		}
 	}
@@ -565,7 +565,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return nil
 	})
 	s, i, e, c, _ := next(t, server, parts(saved))
-	s.tuning.silence, s.tuning.hush = patience, patience // so the watch reaches the version that the server had
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience // so the watch reaches the version that the server had
 	c.history = true
 	stop := run(t, s)
 	awaitSynced(t, i)
@@ -581,7 +581,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return slices.ContainsFunc(s.Objects, func(o *object.Object) bool { return o.ResourceVersion() == newest })
 	})
 	s, i, e, c, _ = next(t, server, parts(c.past[middle]))
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	c.awaitVersion(t, server)

@@ -98,20 +98,26 @@ type answer struct {
 	version string
 }
 
-// hush returns how long a resumed watch must be silent after the answer, so that it has caught up. A
+// stillness says when a resumed watch on which nothing comes has caught up: after silence. If the
+// server has answered another request since the watch was opened, a multiple of the time that took is
+// enough, but at least hush, or partHush if parts of objects were saved, and at most silence. hush is
+// longer than informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
+type stillness struct{ silence, hush, partHush time.Duration }
+
+// after returns how long a resumed watch must be silent after an answer, so that it has caught up. A
 // server that is slow to answer is also slow to send events. isPartial says that only parts of
 // objects were saved. A list follows such a watch, and does not show what came and went before it.
-func (a answer) hush(t tuning, isPartial bool) time.Duration {
-	hush := min(10*a.took, t.silence)
+func (s stillness) after(a answer, isPartial bool) time.Duration {
+	hush := min(10*a.took, s.silence)
 	switch {
 	case isPartial:
-		return max(t.partHush, hush)
-	case time.Since(a.at) > max(t.hush, hush):
+		return max(s.partHush, hush)
+	case time.Since(a.at) > max(s.hush, hush):
 		// What has come meanwhile has only to be read. The server sends the rest, if it had no
 		// room, within a round trip after that.
-		hush = min(2*a.took, t.silence)
+		hush = min(2*a.took, s.silence)
 	}
-	return max(t.hush, hush)
+	return max(s.hush, hush)
 }
 
 // ask asks the server for its resourceVersion once more, after the watch was opened. A server that

@@ -233,7 +233,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	defer hush.timer.Stop()
 	calm := time.NewTimer(tuning.calm)
 	defer calm.Stop()
-	answered, pause, silent := w.answered, tuning.silence/looks, 0
+	answered, pause, silent := w.answered, tuning.still.silence/looks, 0
 	w.answered = nil
 	look := time.NewTimer(pause)
 	defer look.Stop()
@@ -257,7 +257,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 			}
 			answered = nil
 			if steady != nil {
-				pause, silent = min(pause, a.hush(tuning, w.wire.parts)/looks), 0
+				pause, silent = min(pause, tuning.still.after(a, w.wire.parts)/looks), 0
 				look.Reset(pause)
 			}
 		case <-look.C:

@@ -70,7 +70,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 				t.Fatalf("it has caught up before event %d", v+1)
 			}
 		}
-		time.Sleep(i.parent.tuning.partHush)
+		time.Sleep(i.parent.tuning.still.partHush)
 		synctest.Wait()
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
@@ -83,7 +83,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 func TestEventsThatWaitAreNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, send := resumed(t, time.Now().Add(-time.Hour))
-		hush := i.parent.tuning.hush
+		hush := i.parent.tuning.still.hush
 		time.Sleep(hush - time.Millisecond)
 		send()
 		time.Sleep(hush - time.Millisecond)

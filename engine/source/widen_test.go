@@ -138,7 +138,7 @@ func TestWidenWhileItCatchesUp(t *testing.T) {
 		server.Apply(pods, body("a", v+2))
 	}
 	s, i, e, _, _ := next(t, server, saved)
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	i.gate = newGate(1)
 	heard, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
