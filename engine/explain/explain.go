@@ -1,7 +1,7 @@
-// Package explain says why a rule does, or does not, deliver anything about an object. It follows the
-// stages of a change: the source's selection, where, time, when, count and group. Whatever it says
-// about them comes from the same code that decides in the daemon; it only adds the values of the
-// parts of expressions.
+// Package explain says why a rule does, or does not, deliver anything about an object. It follows
+// the stages of a change: the source's selection, where, time, when, count and group. Whatever it
+// says about them comes from the same code that decides in the daemon; it only adds the values of
+// the parts of expressions.
 //
 // It is pure: it knows an object, what the rule remembers of it, and the time. The engine adds what
 // became of the last changes and deliveries. A command on files has no more than the object.
@@ -68,7 +68,8 @@ type Stages struct {
 	Group  *Group   `json:"group,omitempty"`
 }
 
-// Daemon is what only a daemon knows: what became of the object's changes, and what the rule does next.
+// Daemon is what only a daemon knows: what became of the object's changes, and what the rule does
+// next.
 type Daemon struct {
 	// Misfits are what plan.Misfits finds in the rule, each with its place.
 	Misfits     []string   `json:"misfits,omitempty"`
@@ -154,8 +155,8 @@ type Happened struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Outcome is what became of a change or of an attempt at its delivery, as informd explain and informd
-// events print it in JSON.
+// Outcome is what became of a change or of an attempt at its delivery, as informd explain and
+// informd events print it in JSON.
 type Outcome struct {
 	Event string `json:"event"` // the type of the change
 	What  string `json:"what"`  // the name of a trail.Verdict
@@ -175,8 +176,8 @@ func OutcomeOf(rule string, e *trail.Entry) Outcome {
 	}
 }
 
-// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a flat
-// report, whose JSON users see.
+// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a
+// flat report, whose JSON users see.
 type Delivery struct {
 	Handler  string    `json:"handler"`
 	ID       string    `json:"id,omitempty"` // of the first event, if it is in memory

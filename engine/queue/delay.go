@@ -9,9 +9,9 @@ import (
 // notDelayed is the place of an entry that is not among the delays.
 const notDelayed = heap.Out
 
-// delays has the keys that wait for a retry, or for another load after one failed, and the timer for
-// the one that is due first. Keys due at the same time keep the order in which they were delayed.
-// Queue.mu guards it.
+// delays has the keys that wait for a retry, or for another load after one failed, and the timer
+// for the one that is due first. Keys due at the same time keep the order in which they were
+// delayed. Queue.mu guards it.
 type delays[K comparable, V any] struct {
 	keys   heap.Heap[*entry[K, V], byDue[K, V]]
 	turn   uint64    // counts delays, to order those due at the same time

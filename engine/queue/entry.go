@@ -30,7 +30,7 @@ type value[V any] struct {
 	since     time.Time
 	sent      bool   // it was handed out before
 	redriven  bool   // it is never merged, see Redrive
-	loaded    bool   // it was read from the store, and is not in ages.never
+	loaded    bool   // it was read from the store, and is not in ages.stayed
 	rewritten bool   // its record has changed since it was first put
 	cut       uint64 // what Store.Put returned last
 	place     list.Element[*value[V]]
@@ -107,7 +107,7 @@ func (q *Queue[K, V]) retire(e *entry[K, V], val *value[V]) {
 		q.dropAway(e)
 		return
 	}
-	q.ages.never.Remove(&val.age)
+	q.ages.stayed.Remove(&val.age)
 }
 
 // front returns the first waiting value that may be handed out, or nil.

@@ -5,8 +5,8 @@ import "maps"
 // minShrink is the number of keys below which giving memory back is not worth it.
 const minShrink = 1024
 
-// keyed finds the entries of the keys that have values. Its memory follows their number: a map never
-// shrinks by itself. Queue.mu guards it.
+// keyed finds the entries of the keys that have values. Its memory follows their number: a map
+// never shrinks by itself. Queue.mu guards it.
 type keyed[K comparable, V any] struct {
 	all  map[K]*entry[K, V]
 	peak int // the most keys since the map was made

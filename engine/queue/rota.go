@@ -6,8 +6,8 @@ import (
 	"github.com/informd/informd/internal/list"
 )
 
-// rota is the order in which keys get their turn: to be taken, or to have values loaded. A key is on
-// one of the two lists at most. Queue.mu guards it.
+// rota is the order in which keys get their turn: to be taken, or to have values loaded. A key is
+// on one of the two lists at most. Queue.mu guards it.
 type rota[K comparable, V any] struct {
 	ready  list.List[*entry[K, V]]
 	hungry list.List[*entry[K, V]] // keys whose next values only the store holds

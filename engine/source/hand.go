@@ -58,7 +58,8 @@ func (h *Hand) Resume() {
 	g := h.begin(delta.Added)
 	saved := g.wire.saved
 	g.wire.saved, g.wire.resumed, g.wire.parts = nil, true, saved.Partial
-	_ = g.store.Replace(asAny(h.informer.reader.restored(context.Background(), saved, h.informer.Packer())), "")
+	entries := h.informer.reader.restored(context.Background(), saved, h.informer.Packer())
+	_ = g.store.Replace(asAny(entries), "")
 	g.listed()
 }
 

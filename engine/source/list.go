@@ -37,8 +37,8 @@ type bound struct {
 
 // readList reads a list from the body of a response, item by item. Only the buffer's part of the
 // text is in memory. readList calls take with each item, and adds the item to the list if take
-// returns true. More items than most has room for are an error; n is how many there were. The list's
-// own members may come before or after the items.
+// returns true. More items than most has room for are an error; n is how many there were. The
+// list's own members may come before or after the items.
 func readList(
 	body io.Reader, r *entryReader, most bound, take func(*entry) bool,
 ) (list *internalversion.List, n int64, err error) {

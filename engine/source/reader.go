@@ -17,8 +17,8 @@ import (
 // consumer. It also makes them from saved objects. It counts and logs objects and index functions
 // that are at fault.
 //
-// Any number of goroutines may use an entryReader without a lock. objectCache replaces the shape as a
-// whole, so they see the one before or the one after.
+// Any number of goroutines may use an entryReader without a lock. objectCache replaces the shape as
+// a whole, so they see the one before or the one after.
 type entryReader struct {
 	selection Selection
 	counts    *counts

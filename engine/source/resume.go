@@ -20,8 +20,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// errResumed answers the reflector's first watch, which asks for all objects, if the saved state can
-// be resumed. The reflector then lists, and watches from where the list ends.
+// errResumed answers the reflector's first watch, which asks for all objects, if the saved state
+// can be resumed. The reflector then lists, and watches from where the list ends.
 var errResumed = errors.New("the saved state answers the list")
 
 // resumption is the saved state on its way to the reflector: as its list, and as the watch that
@@ -98,14 +98,15 @@ type answer struct {
 	version string
 }
 
-// stillness says when a resumed watch on which nothing comes has caught up: after silence. If the
-// server has answered another request since the watch was opened, a multiple of the time that took is
-// enough, but at least hush, or partHush if parts of objects were saved, and at most silence. hush is
-// longer than informd's own pauses: a busy connection may hand over an event 11 ms late (gather.go).
+// stillness says when a resumed watch on which nothing comes has caught up: after silence. An
+// answer to another request, sent after the watch was opened, shortens that to a multiple of the
+// time that the answer took. The watch must then be silent for at least hush, or for partHush if
+// only parts of objects were saved. hush is longer than informd's own pauses: a busy connection may
+// hand over an event 11 ms late (gather.go).
 type stillness struct{ silence, hush, partHush time.Duration }
 
-// after returns how long a resumed watch must be silent after an answer, so that it has caught up. A
-// server that is slow to answer is also slow to send events. isPartial says that only parts of
+// after returns how long a resumed watch must be silent after an answer, so that it has caught up.
+// A server that is slow to answer is also slow to send events. isPartial says that only parts of
 // objects were saved. A list follows such a watch, and does not show what came and went before it.
 func (s stillness) after(a answer, isPartial bool) time.Duration {
 	hush := min(10*a.took, s.silence)
@@ -204,8 +205,8 @@ func refuses(err error) bool {
 // nobody is a name that no object has.
 const nobody = "informd.dev-no-such-object"
 
-// within returns a client for current. If the objects have namespaces, it asks in a namespace
-// that every cluster has, because kube-apiserver then looks up one name. In all namespaces, it would
+// within returns a client for current. If the objects have namespaces, it asks in a namespace that
+// every cluster has, because kube-apiserver then looks up one name. In all namespaces, it would
 // look through all objects: a tenth of a second for 100,000.
 func (c *apiClient) within(objects iter.Seq[*object.Object]) *apiClient {
 	for o := range objects {

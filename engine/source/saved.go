@@ -31,8 +31,8 @@ type Saved struct {
 // follows reports whether the informer can follow the server from the saved resourceVersion.
 func (s *Saved) follows() bool { return s.ResourceVersion != "" && (!s.Partial || s.Follow) }
 
-// restored makes entries for saved objects, on all processors. packer packs objects that are
-// plain, unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
+// restored makes entries for saved objects, on all processors. packer packs objects that are plain,
+// unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
 // entries are missing.
 func (r *entryReader) restored(
 	ctx context.Context, saved *Saved, packer *object.Packer,

@@ -5,8 +5,8 @@ import "sync/atomic"
 // maxStrikes is how many watches in a row may break before the source is failing.
 const maxStrikes = 3
 
-// watchHistory is what an informer remembers of its watches, over all generations. It needs no lock
-// but that of pace.
+// watchHistory is what an informer remembers of its watches, over all generations. It needs no
+// lock: pace has its own.
 type watchHistory struct {
 	health *health
 	pace   pace

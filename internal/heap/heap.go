@@ -1,5 +1,5 @@
-// Package heap keeps the least of many elements at hand. Each element knows its place, so that it can
-// be moved or removed without a search.
+// Package heap keeps the least of many elements at hand. Each element knows its place, so that it
+// can be moved or removed without a search.
 package heap
 
 import "slices"

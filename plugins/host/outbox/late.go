@@ -33,8 +33,8 @@ func (l *lateEvents) add(c *call) {
 	l.cancels = append(l.cancels, c.seq)
 }
 
-// remove drops the event with a number, because the handler has let go of it. ok is false if there is
-// no such event.
+// remove drops the event with a number, because the handler has let go of it. ok is false if there
+// is no such event.
 func (l *lateEvents) remove(seq uint64) (ok bool) {
 	one, ok := l.bySeq[seq]
 	if !ok {
