@@ -273,7 +273,8 @@ func (p *pretence) Explain(rule, namespace, name string, _ bool) (explain.Explan
 	if rule != "crash-looping" {
 		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
 	}
-	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent, Events: []string{"added", "updated", "deleted", "synced"}}
+	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent}
+	x.Events = []string{"added", "updated", "deleted", "synced"}
 	x.Source = explain.Source{Name: "pods", Resource: "v1/pods", Selections: []explain.Selection{{LabelSelector: "app=web"}}}
 	if name == "unseen" {
 		x.Standing, x.Reason = explain.Unknown, "its source is forbidden: no"

@@ -21,19 +21,19 @@ func TestAnswersAfterTheRuleHasChanged(t *testing.T) {
 		want  string
 	}{
 		"a when that was mended": {
-			Explanation{Events: all, When: when, Changes: declined},
+			Explanation{Stages: Stages{Events: all, When: when}, Changes: declined},
 			"Its last change (updated), 1m ago, was not delivered: when was false then. It is true now. informd rule resync r has it see all members now.",
 		},
 		"a when that was mended, of a rule that cannot be told again": {
-			Explanation{Events: all[:2], When: when, Changes: declined},
+			Explanation{Stages: Stages{Events: all[:2], When: when}, Changes: declined},
 			"Its last change (updated), 1m ago, was not delivered: when was false then. It is true now.",
 		},
 		"a change that the rule did not look at, as it was": {
-			Explanation{Events: all, Changes: delivered, Attempts: attempts},
+			Explanation{Stages: Stages{Events: all}, Changes: delivered, Daemon: Daemon{Attempts: attempts}},
 			"Its last event (updated) was delivered 1m ago. The rule, as it is, has not seen its changes since then. informd rule resync r has it see all members now.",
 		},
 		"changes of another type": {
-			Explanation{Events: all[:2], Changes: delivered, Attempts: attempts},
+			Explanation{Stages: Stages{Events: all[:2]}, Changes: delivered, Daemon: Daemon{Attempts: attempts}},
 			"Its last event (updated) was delivered 1m ago. Changes since then are no events: the rule's events are added, updated.",
 		},
 	} {
@@ -74,7 +74,7 @@ func TestAnswersAboutWaiting(t *testing.T) {
 		"Its last event (updated) has failed 1 time, and is tried again in 6s: not shown, as it may quote a secret.": {Failures: 1, Failure: "not shown, as it may quote a secret", Slowed: "slowly"},
 	} {
 		d.Handler, d.Event, d.Retry = "h", "updated", now.Add(6*time.Second)
-		x := Explanation{State: "active", Time: now, Delivery: &d, Standing: Absent, Source: Source{Name: "maps"}}
+		x := Explanation{State: "active", Time: now, Daemon: Daemon{Delivery: &d}, Standing: Absent, Stages: Stages{Source: Source{Name: "maps"}}}
 		x.Conclude()
 		if got := x.Answer[len("The source maps has no such object. "):]; got != want {
 			t.Errorf("%q\nwant %q", got, want)
@@ -144,7 +144,7 @@ func TestAnswersAboutActions(t *testing.T) {
 	} {
 		x := Explanation{
 			Rule: "r", Handler: test.handler, State: "active", Time: now, Standing: Member, ResourceVersion: "7",
-			Events: []string{"added", "updated", "deleted", "synced"}, Source: Source{Name: "maps"}, Actions: test.done,
+			Stages: Stages{Events: []string{"added", "updated", "deleted", "synced"}, Source: Source{Name: "maps"}}, Daemon: Daemon{Actions: test.done},
 			Acts: &Acts{Event: "added", Actions: []OwnAction{{Label: "actions[0]", Made: 1}, {Label: "actions[1]", Made: 1}}},
 		}
 		for _, what := range test.what {

@@ -76,9 +76,10 @@ func Explain(c Case) Explanation {
 	r := c.Rule
 	c.asked = new(bool)
 	x := Explanation{
-		Rule: r.Name, Handler: handlerOf(r), Object: c.Key.String(), Time: c.Now, Events: eventsOf(r),
-		Source: Source{Name: r.Source.Name, Resource: object.ResourceName(r.Source.Resource)},
+		Rule: r.Name, Handler: handlerOf(r), Object: c.Key.String(), Time: c.Now,
 	}
+	x.Events = eventsOf(r)
+	x.Source = Source{Name: r.Source.Name, Resource: object.ResourceName(r.Source.Resource)}
 	if r.Count != nil {
 		x.Count = &Count{
 			Times: r.Count.Times, Within: short(r.Count.Within), By: text(r.Count.By), Have: -1,

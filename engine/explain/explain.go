@@ -1,7 +1,7 @@
-// Package explain says why a rule does, or does not, deliver anything about an object. It follows the
-// stages of a change: the source's selection, where, time, when, count and group. Whatever it says
-// about them comes from the same code that decides in the daemon; it only adds the values of the
-// parts of expressions.
+// Package explain says why a rule does, or does not, deliver anything about an object. It follows
+// the stages of a change: the source's selection, where, time, when, count and group. Whatever it
+// says about them comes from the same code that decides in the daemon; it only adds the values of
+// the parts of expressions.
 //
 // It is pure: it knows an object, what the rule remembers of it, and the time. The engine adds what
 // became of the last changes and deliveries. A command on files has no more than the object.
@@ -26,9 +26,9 @@ const (
 	Member     Standing = "member"
 )
 
-// Explanation is the answer to the question why a rule did not fire, or why it did. It has many
-// fields because it is a flat report, whose JSON users see. Its parts hide the values of Secrets,
-// unless the caller wants to see them.
+// Explanation is the answer to the question why a rule did not fire, or why it did. It is a flat
+// report, whose JSON users see: the members of Stages and Daemon stand among the others. Its parts
+// hide the values of Secrets, unless the caller wants to see them.
 type Explanation struct {
 	Answer   string    `json:"answer"` // in one or two sentences
 	Rule     string    `json:"rule"`
@@ -43,20 +43,34 @@ type Explanation struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
-	Source  Source     `json:"source"`
-	Where   *Part      `json:"where,omitempty"`
-	Timing  *Timing    `json:"timing,omitempty"`
-	Events  []string   `json:"events"` // the types of changes that the rule selects
-	When    *When      `json:"when,omitempty"`
-	Count   *Count     `json:"count,omitempty"`
-	Group   *Group     `json:"group,omitempty"`
+	Stages
 	Acts    *Acts      `json:"acts,omitempty"`    // what the rule's own actions made of it
 	Changes []Happened `json:"changes,omitempty"` // the last ones of the object, the oldest first
 	// Old says that an old state was given: the only one of Changes is an update, as the rule sees it.
 	Old bool `json:"old,omitempty"`
 
-	// The following fields are those of a daemon.
+	Daemon
 
+	uid string // of the object
+	// seesAll says that the rule looks at each change that may make the object a member, or end that.
+	seesAll bool
+}
+
+// Stages are the stages of a change, in order, each with what it makes of the object. The rule does
+// not have the stages that are nil.
+type Stages struct {
+	Source Source   `json:"source"`
+	Where  *Part    `json:"where,omitempty"`
+	Timing *Timing  `json:"timing,omitempty"`
+	Events []string `json:"events"` // the types of changes that the rule selects
+	When   *When    `json:"when,omitempty"`
+	Count  *Count   `json:"count,omitempty"`
+	Group  *Group   `json:"group,omitempty"`
+}
+
+// Daemon is what only a daemon knows: what became of the object's changes, and what the rule does
+// next.
+type Daemon struct {
 	// Misfits are what plan.Misfits finds in the rule, each with its place.
 	Misfits     []string   `json:"misfits,omitempty"`
 	Delivery    *Delivery  `json:"delivery,omitempty"` // what waits or is in flight
@@ -72,13 +86,8 @@ type Explanation struct {
 	Since time.Time `json:"since,omitzero"`
 	// HasForgotten says that there were changes before Since which it has forgotten.
 	HasForgotten bool `json:"forgotten,omitempty"`
-
 	// ForgetsActions says that more was done for the last event than Actions has.
 	ForgetsActions bool `json:"-"`
-
-	uid string // of the object
-	// seesAll says that the rule looks at each change that may make the object a member, or end that.
-	seesAll bool
 }
 
 // Source says whether the rule's source has the object.
@@ -146,8 +155,8 @@ type Happened struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Outcome is what became of a change or of an attempt at its delivery, as informd explain and informd
-// events print it in JSON.
+// Outcome is what became of a change or of an attempt at its delivery, as informd explain and
+// informd events print it in JSON.
 type Outcome struct {
 	Event string `json:"event"` // the type of the change
 	What  string `json:"what"`  // the name of a trail.Verdict
@@ -167,8 +176,8 @@ func OutcomeOf(rule string, e *trail.Entry) Outcome {
 	}
 }
 
-// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a flat
-// report, whose JSON users see.
+// Delivery is what a rule has yet to deliver about the object. It has many fields because it is a
+// flat report, whose JSON users see.
 type Delivery struct {
 	Handler  string    `json:"handler"`
 	ID       string    `json:"id,omitempty"` // of the first event, if it is in memory

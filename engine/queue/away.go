@@ -1,8 +1,9 @@
 package queue
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/informd/informd/internal/list"
 )
 
 // away describes the values of one key that only the store holds. In the key's order they come
@@ -24,13 +25,13 @@ type away[V any] struct {
 	restored uint64   // up to here, values may have been handed out before a kill
 	sealed   bool     // a record behind them has changed or gone, so no more values can go away
 
-	behind *element[*value[V]] // the first value that waits in memory behind them, or nil
+	behind *list.Element[*value[V]] // the first value that waits in memory behind them, or nil
 
 	here   int   // loaded values that wait or are in flight
 	loaded int64 // bytes of the loaded values that wait
 
 	oldest time.Time // no value that is away or was loaded was added earlier
-	index  int       // position in Queue.past
+	index  int       // place in ages.past
 }
 
 // open reports whether any value is away. a may be nil.
@@ -49,11 +50,11 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 	if q.closed || q.opts.Store == nil || count <= 0 || first == 0 || first > last {
 		return news[K, V]{}
 	}
-	e := q.entry(key)
+	e := q.keys.entry(key)
 	a := q.leaving(e, q.opts.Now())
 	a.after, a.last, a.restored = first-1, last, last
 	q.count(a, count, bytes)
-	q.number = max(q.number, last)
+	q.numbers.reserve(last)
 	return q.news(q.settle(e))
 }
 
@@ -62,7 +63,7 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 	if e.away == nil {
 		e.away = &away[V]{oldest: since}
-		heap.Push(&q.past, e)
+		q.ages.past.Push(e)
 	}
 	if !e.away.open() {
 		e.away.rest, e.away.sealed, e.away.misses, e.away.redriven = since, false, 0, nil
@@ -74,8 +75,8 @@ func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 func (q *Queue[K, V]) count(a *away[V], count int, bytes int64) {
 	a.count += count
 	a.bytes += bytes
-	q.awayItems += count
-	q.awayBytes += bytes
+	q.totals.away += count
+	q.totals.awayBytes += bytes
 }
 
 // leaveToStore appends v to e's values in the store alone, and reports whether the store had room.
@@ -87,12 +88,12 @@ func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64, since time.T
 	since = q.since(since)
 	a := q.leaving(e, since)
 	for a.behind != nil {
-		val := a.behind.item
+		val := a.behind.Value
 		q.leave(e, val)
 		q.count(a, 1, val.size)
 		q.retire(e, val)
 	}
-	n := q.nextNumber()
+	n := q.numbers.next()
 	if !a.open() {
 		a.after = n - 1
 	}
@@ -109,12 +110,12 @@ func (q *Queue[K, V]) unload(e *entry[K, V]) {
 		return
 	}
 	a, at := e.away, e.beforeAway()
-	if a.open() && (at == nil || at.item.n != a.after) {
+	if a.open() && (at == nil || at.Value.n != a.after) {
 		return
 	}
-	for at != nil && at.item.loaded && !at.item.redriven && !at.item.rewritten {
-		val := at.item
-		at = at.prev
+	for at != nil && at.Value.loaded && !at.Value.redriven && !at.Value.rewritten {
+		val := at.Value
+		at = at.Prev()
 		q.leave(e, val)
 		if !a.open() {
 			a.last, a.misses = val.n, 0
@@ -129,12 +130,12 @@ func (q *Queue[K, V]) unload(e *entry[K, V]) {
 // count as dropped.
 func (q *Queue[K, V]) close(e *entry[K, V]) {
 	a := e.away
-	q.dropped += uint64(a.count)
+	q.totals.dropped += uint64(a.count)
 	q.count(a, -a.count, -a.bytes)
 	last := e.beforeAway()
 	a.behind = nil
 	if last != nil {
-		q.mergeBehind(e, last.item, !q.opts.Every)
+		q.mergeBehind(e, last.Value, !q.opts.Every)
 	}
 	q.dropAway(e)
 }
@@ -144,6 +145,6 @@ func (q *Queue[K, V]) dropAway(e *entry[K, V]) {
 	if e.away == nil || e.away.open() || e.away.here > 0 {
 		return
 	}
-	heap.Remove(&q.past, e.away.index)
+	q.ages.past.Remove(e)
 	e.away = nil
 }

@@ -1,78 +1,97 @@
 package queue
 
 import (
-	"cmp"
-	"container/heap"
-	"slices"
 	"time"
+
+	"github.com/informd/informd/internal/heap"
 )
 
-// notDelayed is the index of an entry that is not among the delays.
-const notDelayed = -1
+// notDelayed is the place of an entry that is not among the delays.
+const notDelayed = heap.Out
 
-// delays is a heap of the keys that wait for a retry, or for another load after one failed. The key
-// due first is in front. Keys due at the same time keep the order in which they were delayed.
-type delays[K comparable, V any] []*entry[K, V]
+// delays has the keys that wait for a retry, or for another load after one failed, and the timer
+// for the one that is due first. Keys due at the same time keep the order in which they were
+// delayed. Queue.mu guards it.
+type delays[K comparable, V any] struct {
+	keys   heap.Heap[*entry[K, V], byDue[K, V]]
+	turn   uint64    // counts delays, to order those due at the same time
+	timer  Timer     // made at the first delay
+	armed  time.Time // when the timer fires; zero if it is not set
+	expire func()    // called when it fires
+}
 
-func (d delays[K, V]) Len() int { return len(d) }
+// byDue orders the keys of delays.
+type byDue[K comparable, V any] struct{}
 
-func (d delays[K, V]) Less(i, j int) bool {
-	if d[i].due.Equal(d[j].due) {
-		return d[i].turn < d[j].turn
+func (byDue[K, V]) Less(a, b *entry[K, V]) bool {
+	if a.due.Equal(b.due) {
+		return a.turn < b.turn
 	}
-	return d[i].due.Before(d[j].due)
+	return a.due.Before(b.due)
 }
 
-func (d delays[K, V]) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].delayed, d[j].delayed = i, j
+func (byDue[K, V]) Place(of *entry[K, V]) *int { return &of.delayed }
+
+// add keeps e from becoming ready until it is due. e must be neither in flight nor delayed.
+func (d *delays[K, V]) add(e *entry[K, V], due time.Time, o *Options[K, V]) {
+	d.turn++
+	e.due, e.turn = due, d.turn
+	d.keys.Push(e)
+	d.arm(o)
 }
 
-func (d *delays[K, V]) Push(x any) {
-	e := x.(*entry[K, V])
-	e.delayed = len(*d)
-	*d = append(*d, e)
-}
-
-func (d *delays[K, V]) Pop() any {
-	last := len(*d) - 1
-	e := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	e.delayed = notDelayed
-	if cap(*d) > minShrink && len(*d) < cap(*d)/4 {
-		*d = append(make(delays[K, V], 0, 2*len(*d)), *d...)
+// remove ends the delay of e early, if it is delayed.
+func (d *delays[K, V]) remove(e *entry[K, V], o *Options[K, V]) {
+	if e.delayed != notDelayed {
+		d.keys.Remove(e)
+		d.arm(o)
 	}
-	return e
+}
+
+// next ends the first delay and returns its key, or nil if none is over.
+func (d *delays[K, V]) next(now time.Time) *entry[K, V] {
+	if d.keys.Len() == 0 || d.keys.First().due.After(now) {
+		return nil
+	}
+	return d.keys.Pop()
+}
+
+// arm sets the timer to the time when the first delayed key is due.
+func (d *delays[K, V]) arm(o *Options[K, V]) {
+	if d.keys.Len() == 0 {
+		d.stop()
+		d.armed = time.Time{}
+		return
+	}
+	due := d.keys.First().due
+	if d.timer != nil && d.armed.Equal(due) {
+		return
+	}
+	d.armed = due
+	if wait := due.Sub(o.Now()); d.timer == nil {
+		d.timer = o.AfterFunc(wait, d.expire)
+	} else {
+		d.timer.Reset(wait)
+	}
+}
+
+// stop stops the timer, if there is one.
+func (d *delays[K, V]) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// clear forgets all delays.
+func (d *delays[K, V]) clear() {
+	d.stop()
+	d.keys = heap.Heap[*entry[K, V], byDue[K, V]]{}
 }
 
 // delay keeps e from becoming ready for the given time. e must be neither in flight nor delayed.
 func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
-	q.turn++
-	e.due, e.turn = q.opts.Now().Add(after), q.turn
-	heap.Push(&q.delays, e)
-	q.arm()
+	q.delays.add(e, q.opts.Now().Add(after), q.opts)
 }
-
-// arm sets the timer to the time when the first delayed key is due.
-func (q *Queue[K, V]) arm() {
-	switch {
-	case len(q.delays) == 0:
-		if q.timer != nil {
-			q.timer.Stop()
-		}
-		q.armed = time.Time{}
-	case q.timer == nil:
-		q.armed = q.delays[0].due
-		q.timer = q.opts.AfterFunc(q.until(q.armed), q.expire)
-	case !q.armed.Equal(q.delays[0].due):
-		q.armed = q.delays[0].due
-		q.timer.Reset(q.until(q.armed))
-	}
-}
-
-// until returns the time that is left until t.
-func (q *Queue[K, V]) until(t time.Time) time.Duration { return t.Sub(q.opts.Now()) }
 
 // expire runs when the timer fires. If the timer was stopped or reset too late, expire finds
 // nothing due and does no harm.
@@ -90,28 +109,12 @@ func (q *Queue[K, V]) Hasten(chosen func(K) bool) (n int) {
 func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var due, rest delays[K, V]
-	for _, e := range q.delays {
-		if chosen(e.key) {
-			due = append(due, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
-	q.delays = rest
-	for i, e := range rest {
-		e.delayed = i
-	}
-	heap.Init(&q.delays)
-	slices.SortFunc(due, func(a, b *entry[K, V]) int {
-		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.turn, b.turn))
-	})
+	due := q.delays.keys.Extract(func(e *entry[K, V]) bool { return chosen(e.key) })
 	ready := false
 	for _, e := range due {
-		e.delayed = notDelayed
 		ready = q.settle(e) || ready
 	}
-	q.arm()
+	q.delays.arm(q.opts)
 	return len(due), q.news(ready)
 }
 
@@ -119,8 +122,8 @@ func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news[K, V]) {
 func (q *Queue[K, V]) Delayed() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	keys := make([]K, len(q.delays))
-	for i, e := range q.delays {
+	keys := make([]K, q.delays.keys.Len())
+	for i, e := range q.delays.keys.All() {
 		keys[i] = e.key
 	}
 	return keys
@@ -130,11 +133,11 @@ func (q *Queue[K, V]) Delayed() []K {
 func (q *Queue[K, V]) release() news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ready := false
-	for now := q.opts.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); {
-		ready = q.settle(heap.Pop(&q.delays).(*entry[K, V])) || ready
+	now, ready := q.opts.Now(), false
+	for e := q.delays.next(now); e != nil; e = q.delays.next(now) {
+		ready = q.settle(e) || ready
 	}
-	q.armed = time.Time{}
-	q.arm()
+	q.delays.armed = time.Time{}
+	q.delays.arm(q.opts)
 	return q.news(ready)
 }

@@ -1,24 +1,24 @@
 package queue
 
 import (
-	"container/heap"
-	"maps"
 	"time"
+
+	"github.com/informd/informd/internal/list"
 )
 
 // entry is a key with its values. The queue keeps it while the key has values. It is then in one of
 // five states: ready, delayed, in flight, hungry or being loaded.
 type entry[K comparable, V any] struct {
 	key      K
-	waiting  list[*value[V]] // in memory: those before what is away, then those behind
-	length   int             // number of elements in waiting
-	away     *away[V]        // nil if none is away, and none here was loaded
+	waiting  list.List[*value[V]] // in memory: those before what is away, then those behind
+	length   int                  // number of elements in waiting
+	away     *away[V]             // nil if none is away, and none here was loaded
 	inFlight *value[V]
 
 	isReady, isHungry bool
-	place             element[*entry[K, V]] // in the ready or the hungry list
+	place             list.Element[*entry[K, V]] // in the ready or the hungry list
 
-	delayed int // index in Queue.delays, or notDelayed
+	delayed int // place in delays.keys, or notDelayed
 	due     time.Time
 	turn    uint64
 }
@@ -30,31 +30,18 @@ type value[V any] struct {
 	since     time.Time
 	sent      bool   // it was handed out before
 	redriven  bool   // it is never merged, see Redrive
-	loaded    bool   // it was read from the store, and is not in Queue.age
+	loaded    bool   // it was read from the store, and is not in ages.stayed
 	rewritten bool   // its record has changed since it was first put
 	cut       uint64 // what Store.Put returned last
-	place     element[*value[V]]
-	age       element[*value[V]]
-}
-
-// entry returns the entry of key, and makes it if there is none. The caller must then give a new
-// entry a value.
-func (q *Queue[K, V]) entry(key K) *entry[K, V] {
-	e := q.keys[key]
-	if e == nil {
-		e = &entry[K, V]{key: key, delayed: notDelayed}
-		e.place.item = e
-		q.keys[key] = e
-		q.peak = max(q.peak, len(q.keys))
-	}
-	return e
+	place     list.Element[*value[V]]
+	age       list.Element[*value[V]]
 }
 
 // newValue returns a value that was first added at since; zero means now.
 func (q *Queue[K, V]) newValue(v V, n uint64, size int64, since time.Time) *value[V] {
 	val := &value[V]{v: v, n: n, size: size, since: q.since(since)}
-	val.place.item, val.age.item = val, val
-	q.enlist(val)
+	val.place.Value, val.age.Value = val, val
+	q.ages.enlist(val)
 	return val
 }
 
@@ -66,77 +53,31 @@ func (q *Queue[K, V]) since(since time.Time) time.Time {
 	return since
 }
 
-// enlist puts val into age in the order of time. Its place is near an end: nearly all values are the
-// newest, and those that come back are old. So enlist searches from both ends.
-func (q *Queue[K, V]) enlist(val *value[V]) {
-	oldest, newest := q.age.front, q.age.back
-	for newest != nil {
-		switch {
-		case !newest.item.since.After(val.since):
-			q.age.insertBefore(&val.age, newest.next)
-			return
-		case oldest.item.since.After(val.since):
-			q.age.insertBefore(&val.age, oldest)
-			return
-		}
-		oldest, newest = oldest.next, newest.prev
-	}
-	q.age.pushBack(&val.age)
-}
-
 // wait makes val wait in front of before, or last if before is nil.
-func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *element[*value[V]]) {
-	e.waiting.insertBefore(&val.place, before)
+func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *list.Element[*value[V]]) {
+	e.waiting.InsertBefore(&val.place, before)
 	e.length++
-	q.waiting++
-	q.bytes += val.size
-	q.stock(e, val, val.size+overhead)
+	q.totals.add(1, val.size)
+	q.rota.stock(e, val, val.size+overhead)
 }
 
 // leave removes val from the values that wait.
 func (q *Queue[K, V]) leave(e *entry[K, V], val *value[V]) {
 	if e.away != nil && e.away.behind == &val.place {
-		e.away.behind = val.place.next
+		e.away.behind = val.place.Next()
 	}
-	e.waiting.remove(&val.place)
+	e.waiting.Remove(&val.place)
 	e.length--
-	q.waiting--
-	q.bytes -= val.size
-	q.stock(e, val, -val.size-overhead)
-}
-
-// stock adjusts the byte counts of loaded values, if val was loaded.
-func (q *Queue[K, V]) stock(e *entry[K, V], val *value[V], by int64) {
-	if !val.loaded {
-		return
-	}
-	e.away.loaded += by
-	if e.isReady {
-		q.supply += by
-	}
+	q.totals.add(-1, -val.size)
+	q.rota.stock(e, val, -val.size-overhead)
 }
 
 // land ends the flight of e's value and returns it.
 func (q *Queue[K, V]) land(e *entry[K, V]) *value[V] {
 	val := e.inFlight
 	e.inFlight = nil
-	q.inFlight--
+	q.totals.inFlight--
 	return val
-}
-
-// nextNumber returns a number for a value that goes behind all others of its key.
-func (q *Queue[K, V]) nextNumber() uint64 {
-	q.number++
-	return q.number
-}
-
-// nextRedriven returns a number for a value that goes ahead of all that are not redriven, also
-// after a restart. The number derives from the time. Restore does not tell the queue about redriven
-// values that are left, so new numbers must exceed theirs.
-func (q *Queue[K, V]) nextRedriven() uint64 {
-	now := min(max(q.opts.Now().UnixNano(), 0), firstNumber-1) // reached in 2116
-	q.redriven = max(q.redriven+1, uint64(now))
-	return q.redriven
 }
 
 // record writes the record of val, which waits or is in flight.
@@ -145,7 +86,7 @@ func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {
 		return
 	}
 	r := Record[V]{Value: val.v, Since: val.since, Sent: val.sent, Redriven: val.redriven}
-	if e.delayed != notDelayed && e.waiting.front == &val.place {
+	if e.delayed != notDelayed && e.waiting.Front() == &val.place {
 		r.Due = e.due
 	}
 	val.cut = q.opts.Store.Put(val.n, e.key, r)
@@ -166,39 +107,39 @@ func (q *Queue[K, V]) retire(e *entry[K, V], val *value[V]) {
 		q.dropAway(e)
 		return
 	}
-	q.age.remove(&val.age)
+	q.ages.stayed.Remove(&val.age)
 }
 
 // front returns the first waiting value that may be handed out, or nil.
-func (e *entry[K, V]) front() *element[*value[V]] {
-	if e.away.open() && e.waiting.front == e.away.behind {
+func (e *entry[K, V]) front() *list.Element[*value[V]] {
+	if e.away.open() && e.waiting.Front() == e.away.behind {
 		return nil
 	}
-	return e.waiting.front
+	return e.waiting.Front()
 }
 
 // back returns the waiting value that a new one would come right behind, or nil.
-func (e *entry[K, V]) back() *element[*value[V]] {
+func (e *entry[K, V]) back() *list.Element[*value[V]] {
 	if e.away.open() && e.away.behind == nil {
 		return nil
 	}
-	return e.waiting.back
+	return e.waiting.Back()
 }
 
 // beforeAway returns the last waiting value in front of those that are away, or nil. Some must be
 // away.
-func (e *entry[K, V]) beforeAway() *element[*value[V]] {
+func (e *entry[K, V]) beforeAway() *list.Element[*value[V]] {
 	if e.away.behind != nil {
-		return e.away.behind.prev
+		return e.away.behind.Prev()
 	}
-	return e.waiting.back
+	return e.waiting.Back()
 }
 
 // afterRedriven returns the first waiting value that is not redriven, or nil.
-func (e *entry[K, V]) afterRedriven() *element[*value[V]] {
-	at := e.waiting.front
-	for at != nil && at.item.redriven {
-		at = at.next
+func (e *entry[K, V]) afterRedriven() *list.Element[*value[V]] {
+	at := e.waiting.Front()
+	for at != nil && at.Value.redriven {
+		at = at.Next()
 	}
 	return at
 }
@@ -213,57 +154,20 @@ func (q *Queue[K, V]) settle(e *entry[K, V]) (becameReady bool) {
 			q.forget(e)
 			return false
 		}
-		q.unready(e)
-		if !e.isHungry && e.delayed == notDelayed {
-			e.isHungry = true
-			q.hungry.pushBack(&e.place)
+		q.rota.unready(e)
+		if e.delayed == notDelayed {
+			q.rota.starve(e)
 		}
 		return false
 	}
-	q.sate(e)
-	if e.isReady || e.delayed != notDelayed {
-		return false
-	}
-	e.isReady = true
-	q.ready.pushBack(&e.place)
-	if e.away != nil {
-		q.supply += e.away.loaded
-	}
-	return true
-}
-
-// unready removes e from the ready list, if it is there.
-func (q *Queue[K, V]) unready(e *entry[K, V]) {
-	if !e.isReady {
-		return
-	}
-	e.isReady = false
-	q.ready.remove(&e.place)
-	if e.away != nil {
-		q.supply -= e.away.loaded
-	}
-}
-
-// sate removes e from the hungry list, if it is there.
-func (q *Queue[K, V]) sate(e *entry[K, V]) {
-	if e.isHungry {
-		e.isHungry = false
-		q.hungry.remove(&e.place)
-	}
+	q.rota.sate(e)
+	return e.delayed == notDelayed && q.rota.admit(e)
 }
 
 // forget drops e, which has no values left.
 func (q *Queue[K, V]) forget(e *entry[K, V]) {
-	q.unready(e)
-	q.sate(e)
-	if e.delayed != notDelayed {
-		heap.Remove(&q.delays, e.delayed)
-		q.arm()
-	}
-	delete(q.keys, e.key)
-	if q.peak > minShrink && len(q.keys) < q.peak/4 { // a map never shrinks by itself
-		smaller := make(map[K]*entry[K, V], len(q.keys))
-		maps.Copy(smaller, q.keys)
-		q.keys, q.peak = smaller, len(smaller)
-	}
+	q.rota.unready(e)
+	q.rota.sate(e)
+	q.delays.remove(e, q.opts)
+	q.keys.forget(e.key)
 }

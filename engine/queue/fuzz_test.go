@@ -291,5 +291,5 @@ func compare(t *testing.T, program []byte) {
 		}
 	}
 	equal(t, "stats when drained", q.Stats(), Stats{Shortened: o.shortened, Dropped: o.dropped})
-	equal(t, "keys when drained", len(q.keys), 0)
+	equal(t, "keys when drained", len(q.keys.all), 0)
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -61,13 +60,13 @@ func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
 func (q *Queue[K, V]) next() (r request[K, V], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.hungry.front == nil || q.supply >= maxSupply {
+	if !q.rota.needsSupply() {
 		return r, false
 	}
-	e := q.hungry.front.item
-	q.sate(e)
+	e := q.rota.hungry.Front().Value
+	q.rota.sate(e)
 	r = request[K, V]{q.opts.Store, e.key, e.away.after, min(loadItems, e.away.count), loadBytes}
-	if q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes >= q.opts.MaxBytes) {
+	if q.opts.Every && q.totals.isFull(q.opts.MaxItems, q.opts.MaxBytes, 1) { // not even a byte
 		r.maxItems = 1
 	}
 	return r, true
@@ -77,7 +76,7 @@ func (q *Queue[K, V]) next() (r request[K, V], ok bool) {
 func (q *Queue[K, V]) feed(r request[K, V], loaded []Numbered[V], err error) (news[K, V], error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[r.key]
+	e := q.keys.all[r.key]
 	if e == nil || !e.away.open() || e.away.after != r.after {
 		return news[K, V]{}, err // the queue was closed meanwhile
 	}
@@ -114,12 +113,12 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	a := e.away
 	if v.Since.Before(a.oldest) {
 		a.oldest = v.Since
-		heap.Fix(&q.past, a.index)
+		q.ages.past.Fix(e)
 	}
 	a.rest = v.Since
 	v.Sent = v.Sent || v.N <= a.restored // the store may not know yet that it was taken or done
 	last := e.beforeAway()
-	if last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
+	if last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.Value, v.Value) {
 		q.opts.Store.Delete(v.N, e.key)
 		return
 	}
@@ -127,13 +126,13 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 		v: v.Value, n: v.N, size: q.opts.Size(v.Value), since: v.Since,
 		sent: v.Sent, redriven: v.Redriven, loaded: true,
 	}
-	val.place.item = val
+	val.place.Value = val
 	first := e.front() == nil
 	a.here++
 	q.wait(e, val, a.behind)
-	after := min(q.until(v.Due), q.opts.MaxDelay)
+	after := min(v.Due.Sub(q.opts.Now()), q.opts.MaxDelay)
 	if first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
-		q.sate(e)
+		q.rota.sate(e)
 		q.delay(e, after)
 	}
 }
@@ -150,7 +149,7 @@ func (q *Queue[K, V]) missed(e *entry[K, V], err error) error {
 		return nil
 	}
 	if e.inFlight == nil && e.front() == nil && e.delayed == notDelayed {
-		q.sate(e)
+		q.rota.sate(e)
 		q.delay(e, min(minLoadDelay<<min(a.misses-1, 10), maxLoadDelay))
 	}
 	return err

@@ -177,7 +177,7 @@ func TestSupply(t *testing.T) {
 		}
 	}
 	equal(t, "stats", q.Stats(), Stats{})
-	equal(t, "supply", q.supply, 0)
+	equal(t, "supply", q.rota.supply, 0)
 }
 
 // lockedDisk is a disk that several goroutines may use. It writes everything before each read.

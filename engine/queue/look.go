@@ -19,7 +19,7 @@ type Held[V any] struct {
 func (q *Queue[K, V]) Look(key K) (h Held[V], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[key]
+	e := q.keys.all[key]
 	if e == nil {
 		return h, false
 	}
@@ -32,7 +32,7 @@ func (q *Queue[K, V]) Look(key K) (h Held[V], ok bool) {
 	}
 	first := e.inFlight
 	if front := e.front(); first == nil && front != nil {
-		first = front.item
+		first = front.Value
 	}
 	if first != nil {
 		h.First, h.HasFirst, h.N, h.Since = first.v, true, first.n, first.since

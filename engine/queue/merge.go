@@ -19,8 +19,8 @@ func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 		return true
 	}
 	size := q.opts.Size(merged)
-	q.bytes += size - val.size
-	q.stock(e, val, size-val.size)
+	q.totals.add(0, size-val.size)
+	q.rota.stock(e, val, size-val.size)
 	val.v, val.size, val.rewritten = merged, size, true
 	q.record(e, val)
 	return true
@@ -29,16 +29,16 @@ func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 // mergeBehind merges into val the values right behind it, as many as can be merged, if may is true.
 // It reports whether val still waits.
 func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (waits bool) {
-	for next := val.place.next; next != nil && may; next = val.place.next {
+	for next := val.place.Next(); next != nil && may; next = val.place.Next() {
 		if e.away.open() && next == e.away.behind {
 			break
 		}
-		newer, length := next.item, e.length
+		newer, length := next.Value, e.length
 		if !q.merge(e, val, newer.v) {
 			break
 		}
 		if q.opts.Every {
-			q.shortened++
+			q.totals.shortened++
 		}
 		waits = e.length == length // otherwise they cancelled each other out
 		q.leave(e, newer)
@@ -60,7 +60,7 @@ func (q *Queue[K, V]) dropOldest(e *entry[K, V]) {
 	if e.away != nil {
 		e.away.sealed = true
 	}
-	q.leave(e, oldest.item)
-	q.end(e, oldest.item)
-	q.dropped++
+	q.leave(e, oldest.Value)
+	q.end(e, oldest.Value)
+	q.totals.dropped++
 }

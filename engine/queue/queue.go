@@ -41,14 +41,8 @@ import (
 	"time"
 )
 
-// firstNumber is the lowest number of a value that is not redriven.
-const firstNumber = 1 << 62
-
-// minShrink is the number of elements below which giving memory back is not worth it.
-const minShrink = 1024
-
-// Queue is a queue made by New. It is safe for concurrent use. Its many fields are one state under
-// one lock: they change together.
+// Queue is a queue made by New. It is safe for concurrent use. Its parts are one state under one
+// lock, because they change together. Each of them keeps one thing right about the entries.
 type Queue[K comparable, V any] struct {
 	refilling sync.Mutex // held during Refill; comes before mu
 
@@ -57,29 +51,14 @@ type Queue[K comparable, V any] struct {
 	mu     sync.Mutex
 	opts   *Options[K, V] // immutable; see Reconfigure
 	closed bool
-	doubt  bool               // see Doubt
-	keys   map[K]*entry[K, V] // entries of the keys that have values
-	peak   int                // the most keys since the map was made
-	ready  list[*entry[K, V]]
-	hungry list[*entry[K, V]] // keys whose next values only the store holds
-	supply int64              // bytes of loaded values that wait, over the ready keys
+	doubt  bool // see Doubt
+	keys   keyed[K, V]
+	rota   rota[K, V]
 	delays delays[K, V]
-	turn   uint64    // counts delays, to order those due at the same time
-	timer  Timer     // made at the first delay
-	armed  time.Time // when the timer fires; zero if it is not set
+	ages   ages[K, V]
 
-	number   uint64 // the last number of a value that is not redriven
-	redriven uint64 // the last number of a redriven value
-
-	age       list[*value[V]] // waiting and in flight, if never away; the oldest in front
-	past      past[K, V]      // keys with other values
-	waiting   int
-	bytes     int64
-	awayItems int
-	awayBytes int64
-	inFlight  int
-	shortened uint64
-	dropped   uint64
+	numbers numbers
+	totals  totals
 }
 
 // Item is a value that Take handed out.
@@ -111,9 +90,10 @@ type Stats struct {
 
 // New returns an empty Queue.
 func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
-	return &Queue[K, V]{
-		opts: o.withDefaults(), keys: make(map[K]*entry[K, V]), number: firstNumber - 1,
-	}
+	q := &Queue[K, V]{opts: o.withDefaults(), numbers: numbers{last: firstNumber - 1}}
+	q.keys.clear()
+	q.delays.expire = q.expire
+	return q
 }
 
 func (o Options[K, V]) withDefaults() *Options[K, V] {
@@ -153,7 +133,7 @@ func (q *Queue[K, V]) reconfigure(o Options[K, V]) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.opts = o.withDefaults()
-	return q.news(q.ready.front != nil)
+	return q.news(q.rota.firstReady() != nil)
 }
 
 // Add puts v behind the values that wait for key, or merges it with the last of them. It never
@@ -169,18 +149,18 @@ func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 	if q.closed {
 		return news[K, V]{}
 	}
-	lost := q.shortened + q.dropped
-	defer func() { n.crowded = q.shortened+q.dropped > lost }()
-	e := q.entry(key)
+	lost := q.totals.lost()
+	defer func() { n.crowded = q.totals.lost() > lost }()
+	e := q.keys.entry(key)
 	size := q.opts.Size(v)
-	full := q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes)
+	full := q.opts.Every && q.totals.isFull(q.opts.MaxItems, q.opts.MaxBytes, size)
 	if full && q.leaveToStore(e, v, size, since) {
 		return q.news(q.settle(e))
 	}
 	if last := e.back(); last != nil && (full || !q.opts.Every) {
-		if q.merge(e, last.item, v) {
+		if q.merge(e, last.Value, v) {
 			if q.opts.Every {
-				q.shortened++
+				q.totals.shortened++
 			}
 			return q.news(q.settle(e))
 		}
@@ -188,7 +168,7 @@ func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 			q.dropOldest(e)
 		}
 	}
-	val := q.newValue(v, q.nextNumber(), size, since)
+	val := q.newValue(v, q.numbers.next(), size, since)
 	val.sent = q.doubt
 	q.wait(e, val, nil)
 	if e.away.open() && e.away.behind == nil {
@@ -223,8 +203,8 @@ func (q *Queue[K, V]) redrive(key K, v V, since time.Time) (_ news[K, V], ok boo
 	if q.closed {
 		return news[K, V]{}, false
 	}
-	e := q.entry(key)
-	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v), since)
+	e := q.keys.entry(key)
+	val := q.newValue(v, q.numbers.nextRedriven(q.opts.Now()), q.opts.Size(v), since)
 	val.sent, val.redriven = true, true
 	if e.away.open() && e.away.after < firstNumber {
 		e.away.redriven = append(e.away.redriven, val.n)
@@ -238,40 +218,39 @@ func (q *Queue[K, V]) redrive(key K, v V, since time.Time) (_ news[K, V], ok boo
 // Done, Retry, Shorten or Postpone. If ok is false, no key is ready, and the queue calls
 // Options.Ready when one is.
 func (q *Queue[K, V]) Take() (item Item[K, V], ok bool) {
-	item, ok, news := q.take((*list[*entry[K, V]]).first)
+	item, ok, news := q.take((*rota[K, V]).firstReady)
 	q.notify(news)
 	return item, ok
 }
 
 // TakeNewest does what Take does, with the key that became ready last.
 func (q *Queue[K, V]) TakeNewest() (item Item[K, V], ok bool) {
-	item, ok, news := q.take((*list[*entry[K, V]]).last)
+	item, ok, news := q.take((*rota[K, V]).lastReady)
 	q.notify(news)
 	return item, ok
 }
 
 // TakeAny does what Take does, with one of the last 1024 keys that became ready, at random.
 func (q *Queue[K, V]) TakeAny() (item Item[K, V], ok bool) {
-	item, ok, news := q.take((*list[*entry[K, V]]).any)
+	item, ok, news := q.take((*rota[K, V]).anyReady)
 	q.notify(news)
 	return item, ok
 }
 
 func (q *Queue[K, V]) take(
-	choose func(*list[*entry[K, V]]) *element[*entry[K, V]],
+	choose func(*rota[K, V]) *entry[K, V],
 ) (item Item[K, V], ok bool, _ news[K, V]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next := choose(&q.ready)
-	if next == nil {
+	e := choose(&q.rota)
+	if e == nil {
 		return item, false, news[K, V]{}
 	}
-	e := next.item
-	q.unready(e)
-	val := e.waiting.front.item
+	q.rota.unready(e)
+	val := e.waiting.Front().Value
 	q.leave(e, val)
 	e.inFlight = val
-	q.inFlight++
+	q.totals.inFlight++
 	item = Item[K, V]{
 		Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven, N: val.n, Cut: val.cut,
 	}
@@ -285,7 +264,7 @@ func (q *Queue[K, V]) Done(key K) { q.notify(q.done(key)) }
 func (q *Queue[K, V]) done(key K) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[key]
+	e := q.keys.all[key]
 	if e == nil || e.inFlight == nil {
 		return news[K, V]{}
 	}
@@ -314,7 +293,7 @@ func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
 func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten bool) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[key]
+	e := q.keys.all[key]
 	if e == nil || e.inFlight == nil {
 		return news[K, V]{}
 	}
@@ -322,12 +301,12 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), val.sent || used, true
 	waits := true
 	if val.redriven {
-		q.wait(e, val, e.waiting.front)
+		q.wait(e, val, e.waiting.Front())
 	} else {
 		q.wait(e, val, e.afterRedriven())
 		waits = q.mergeBehind(e, val, shorten || !q.opts.Every)
 	}
-	if after > 0 && (e.waiting.front != nil || e.away.open()) {
+	if after > 0 && (e.waiting.Front() != nil || e.away.open()) {
 		q.delay(e, after)
 		q.unload(e)
 	}
@@ -342,7 +321,7 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[key]
+	e := q.keys.all[key]
 	if e == nil || e.inFlight == nil {
 		return 0
 	}
@@ -357,14 +336,14 @@ func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 func (q *Queue[K, V]) Last() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.number
+	return q.numbers.last
 }
 
 // Waiting returns how many values wait for key: in memory, and in the store alone.
 func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.keys[key]
+	e := q.keys.all[key]
 	switch {
 	case e == nil:
 		return 0, 0
@@ -378,7 +357,7 @@ func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 func (q *Queue[K, V]) Holds(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.keys[key] != nil
+	return q.keys.all[key] != nil
 }
 
 // Stats returns what the queue holds.
@@ -386,11 +365,12 @@ func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Waiting: q.waiting, Bytes: q.bytes, Away: q.awayItems, AwayBytes: q.awayBytes,
-		InFlight: q.inFlight, Delayed: len(q.delays),
-		Shortened: q.shortened, Dropped: q.dropped,
+		Waiting: q.totals.waiting, Bytes: q.totals.bytes,
+		Away: q.totals.away, AwayBytes: q.totals.awayBytes,
+		InFlight: q.totals.inFlight, Delayed: q.delays.keys.Len(),
+		Shortened: q.totals.shortened, Dropped: q.totals.dropped,
 	}
-	if oldest := q.oldest(); !oldest.IsZero() {
+	if oldest := q.ages.oldest(); !oldest.IsZero() {
 		s.OldestAge = max(q.opts.Now().Sub(oldest), 0)
 	}
 	return s
@@ -402,13 +382,10 @@ func (q *Queue[K, V]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	if q.timer != nil {
-		q.timer.Stop()
-	}
-	q.keys, q.peak = make(map[K]*entry[K, V]), 0
-	q.ready, q.hungry = list[*entry[K, V]]{}, list[*entry[K, V]]{}
-	q.age, q.delays, q.past = list[*value[V]]{}, nil, nil
-	q.waiting, q.bytes, q.awayItems, q.awayBytes, q.inFlight, q.supply = 0, 0, 0, 0, 0, 0
+	q.keys.clear()
+	q.rota, q.ages = rota[K, V]{}, ages[K, V]{}
+	q.delays.clear()
+	q.totals.forget()
 }
 
 // news is what the queue reports after a change, once it is unlocked.
@@ -418,8 +395,7 @@ type news[K comparable, V any] struct {
 }
 
 func (q *Queue[K, V]) news(ready bool) news[K, V] {
-	hungry := q.hungry.front != nil && q.supply < maxSupply
-	return news[K, V]{ready: ready, hungry: hungry, to: q.opts}
+	return news[K, V]{ready: ready, hungry: q.rota.needsSupply(), to: q.opts}
 }
 
 func (q *Queue[K, V]) notify(n news[K, V]) {

@@ -276,8 +276,8 @@ func TestMemoryReturns(t *testing.T) {
 			}
 		}
 		equal(t, "delayed", q.Stats().Delayed, 3)
-		if q.peak > 2*minShrink || cap(q.delays) > 2*minShrink {
-			t.Errorf("3 keys hold a map that had %d and a heap of %d", q.peak, cap(q.delays))
+		if q.keys.peak > 2*minShrink || q.delays.keys.Cap() > 2*minShrink {
+			t.Errorf("3 keys hold a map that had %d and a heap of %d", q.keys.peak, q.delays.keys.Cap())
 		}
 		q.Close()
 	})

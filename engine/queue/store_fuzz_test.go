@@ -250,7 +250,7 @@ func (w *lives) finish() {
 		synctest.Wait()
 	}
 	equal(w.t, "stats", w.q.Stats(), Stats{Shortened: w.q.Stats().Shortened})
-	equal(w.t, "keys", len(w.q.keys)+len(w.q.past), 0)
+	equal(w.t, "keys", len(w.q.keys.all)+w.q.ages.past.Len(), 0)
 	equal(w.t, "records", len(w.d.all()), 0)
 	w.merged = w.merged || w.q.Stats().Shortened > 0
 	for key, l := range w.objects {
@@ -290,7 +290,7 @@ func (w *lives) check() {
 		}
 		delete(records, val.n)
 	}
-	for _, e := range q.keys {
+	for _, e := range q.keys.all {
 		a := e.away
 		here, length, lastN := 0, 0, uint64(0)
 		if e.inFlight != nil {
@@ -300,20 +300,20 @@ func (w *lives) check() {
 			}
 		}
 		behind := false
-		for at := e.waiting.front; at != nil; at = at.next {
+		for at := e.waiting.Front(); at != nil; at = at.Next() {
 			behind = behind || a.open() && at == a.behind
-			took(e, at.item)
-			if n := at.item.n; n <= lastN && !at.item.redriven {
+			took(e, at.Value)
+			if n := at.Value.n; n <= lastN && !at.Value.redriven {
 				t.Fatalf("%s: %d behind %d", e.key, n, lastN)
-			} else if a.open() && !at.item.redriven && behind != (n > a.last) {
+			} else if a.open() && !at.Value.redriven && behind != (n > a.last) {
 				t.Fatalf("%s: number %d waits behind those away: %v, but they end at %d", e.key, n, behind, a.last)
 			} else {
 				lastN = n
 			}
-			if at.item.loaded {
+			if at.Value.loaded {
 				here++
 				if e.isReady {
-					supply += at.item.size + overhead
+					supply += at.Value.size + overhead
 				}
 			}
 			length++
@@ -344,6 +344,6 @@ func (w *lives) check() {
 	if len(records) > 0 {
 		t.Fatalf("recorded but not held: %v", records)
 	}
-	equal(t, "counts", []int{s.Waiting, s.Away, len(q.past)}, []int{waiting, isAway, tracked})
-	equal(t, "supply", q.supply, supply)
+	equal(t, "counts", []int{s.Waiting, s.Away, q.ages.past.Len()}, []int{waiting, isAway, tracked})
+	equal(t, "supply", q.rota.supply, supply)
 }

@@ -1,10 +1,10 @@
 package simulate
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/internal/heap"
 )
 
 // clock is the time of a simulation, with the timers that wait for it. Only the goroutine that
@@ -12,7 +12,7 @@ import (
 // on behalf of that goroutine.
 type clock struct {
 	now    time.Time
-	timers timers
+	timers heap.Heap[*timer, byDue]
 	set    uint64 // how often a timer was set
 }
 
@@ -28,24 +28,34 @@ type timer struct {
 	call  func()
 	due   time.Time
 	set   uint64 // orders timers that are due at the same time
-	index int    // in clock.timers, or notSet
+	place int    // in clock.timers, or heap.Out
 }
 
-const notSet = -1
+// byDue orders the timers of a clock.
+type byDue struct{}
+
+func (byDue) Less(a, b *timer) bool {
+	if a.due.Equal(b.due) {
+		return a.set < b.set
+	}
+	return a.due.Before(b.due)
+}
+
+func (byDue) Place(of *timer) *int { return &of.place }
 
 // AfterFunc calls a function once the clock has advanced by d, in ring.
 func (c *clock) AfterFunc(d time.Duration, call func()) queue.Timer {
-	t := &timer{clock: c, call: call, index: notSet}
+	t := &timer{clock: c, call: call, place: heap.Out}
 	t.Reset(d)
 	return t
 }
 
 // Stop implements queue.Timer.
 func (t *timer) Stop() (was bool) {
-	if t.index == notSet {
+	if t.place == heap.Out {
 		return false
 	}
-	heap.Remove(&t.clock.timers, t.index)
+	t.clock.timers.Remove(t)
 	return true
 }
 
@@ -54,14 +64,14 @@ func (t *timer) Reset(d time.Duration) (was bool) {
 	was = t.Stop()
 	t.clock.set++
 	t.due, t.set = t.clock.now.Add(d), t.clock.set
-	heap.Push(&t.clock.timers, t)
+	t.clock.timers.Push(t)
 	return was
 }
 
 // ring calls the functions of the timers that are due, and reports whether there were any.
 func (c *clock) ring() (rang bool) {
-	for len(c.timers) > 0 && !c.timers[0].due.After(c.now) {
-		heap.Pop(&c.timers).(*timer).call()
+	for c.timers.Len() > 0 && !c.timers.First().due.After(c.now) {
+		c.timers.Pop().call()
 		rang = true
 	}
 	return rang
@@ -69,40 +79,8 @@ func (c *clock) ring() (rang bool) {
 
 // next returns when the next timer is due; a zero time means never.
 func (c *clock) next() time.Time {
-	if len(c.timers) == 0 {
+	if c.timers.Len() == 0 {
 		return time.Time{}
 	}
-	return c.timers[0].due
-}
-
-// timers is a heap of timers, the first due in front.
-type timers []*timer
-
-func (t timers) Len() int { return len(t) }
-
-func (t timers) Less(i, j int) bool {
-	if t[i].due.Equal(t[j].due) {
-		return t[i].set < t[j].set
-	}
-	return t[i].due.Before(t[j].due)
-}
-
-func (t timers) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].index, t[j].index = i, j
-}
-
-func (t *timers) Push(x any) {
-	added := x.(*timer)
-	added.index = len(*t)
-	*t = append(*t, added)
-}
-
-func (t *timers) Pop() any {
-	last := len(*t) - 1
-	removed := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	removed.index = notSet
-	return removed
+	return c.timers.First().due
 }

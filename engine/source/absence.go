@@ -39,7 +39,7 @@ type absence struct {
 // Meanwhile it reports the informer's objects as deleted, if the resource turns out to be gone.
 func (i *Informer) unserved(ctx context.Context, reason string) (isConfirmed bool) {
 	if i.feed.isEmpty() {
-		i.emptyGeneration() // nobody waits for a cache without objects
+		i.cache.empty() // nobody waits for a cache without objects
 	}
 	i.health.notServed(reason, i.counts.objects.Load())
 	a := &absence{informer: i}
@@ -78,7 +78,7 @@ func (a *absence) look(ctx context.Context) {
 // gone reports the informer's objects as deleted.
 func (i *Informer) gone(ctx context.Context) {
 	// Empty the cache first, so that it is at least as fresh as the deletions.
-	i.emptyGeneration()
+	i.cache.empty()
 	i.health.gone(i.counts.objects.Load())
 	i.feed.clear(ctx)
 }

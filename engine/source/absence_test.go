@@ -99,7 +99,7 @@ func TestVersionThatIsNoLongerServed(t *testing.T) {
 	awaitText(t, i, "only in v2: name that version")
 	moreLooks(t, refusing(server, nothing))
 	e.silent(t)
-	if _, ok := i.Get("shop", "a"); !ok || !i.HasSynced() || !i.IsSettled() || i.IsFresh() {
+	if _, ok := i.cache.get("shop", "a"); !ok || !i.HasSynced() || !i.IsSettled() || i.IsFresh() {
 		t.Error("the informer does not keep its objects as if its permission had gone")
 	}
 	if isGone, err := i.IsGone(t.Context()); isGone || err != nil {
@@ -159,7 +159,7 @@ func TestAbsenceThatNobodyCanConfirm(t *testing.T) {
 			awaitState(t, i, NotServed)
 			moreLooks(t, asked)
 			e.silent(t)
-			if _, ok := i.Get("shop", "a"); !ok {
+			if _, ok := i.cache.get("shop", "a"); !ok {
 				t.Error("the object is gone")
 			}
 		})

@@ -42,7 +42,7 @@ func BenchmarkLookup(b *testing.B) {
 				at := 0
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := i.store().Update(benchMember(at)); err != nil {
+					if err := i.cache.store().Update(benchMember(at)); err != nil {
 						b.Fatal(err)
 					}
 					at = (at + 1) % n
@@ -73,7 +73,7 @@ func filled(b testing.TB, n int) *Informer {
 		b.Fatal(err)
 	}
 	for at := range n {
-		if err := i.store().Add(benchMember(at)); err != nil {
+		if err := i.cache.store().Add(benchMember(at)); err != nil {
 			b.Fatal(err)
 		}
 	}

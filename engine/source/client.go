@@ -142,7 +142,7 @@ func (c *apiClient) listWithin(
 	}
 	defer body.Close()
 	body.heard = func() { c.hearing.hear() }
-	return readList(body, c.reader, room, take)
+	return readList(body, c.reader, bound{room, c.tuning.maxListed}, take)
 }
 
 // get sends a request for the selection's objects, and returns the body of the response, which ends

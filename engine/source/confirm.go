@@ -248,10 +248,9 @@ func (c *confirming) compare(ctx context.Context, reads map[string]string, all b
 
 // bare returns a client that reads no more of an object than its identity.
 func (c *apiClient) bare() *apiClient {
-	reader := new(Informer)
-	reader.shape.Store(newShape(new(object.Paths), nil, nil))
 	one := *c
-	one.reader = &entryReader{reader}
+	one.reader = &entryReader{selection: c.selection}
+	one.reader.shape.Store(newShape(new(object.Paths), nil, nil))
 	return &one
 }
 

@@ -111,14 +111,14 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 	run(t, s)
 	return &side{
 		wire: wire, recorder: r,
-		get: func(namespace, name string) (runtime.Object, bool) { return i.Get(namespace, name) },
+		get: func(namespace, name string) (runtime.Object, bool) { return i.cache.get(namespace, name) },
 		list: func(namespace string, s labels.Selector) []runtime.Object {
-			return objects(i.List(namespace, s), nil)
+			return objects(i.cache.list(namespace, s), nil)
 		},
-		values: i.ListIndexFuncValues,
+		values: i.cache.valuesIn,
 		keys: func(index, value string) []string {
 			agrees(t, i, index, value)
-			found, err := collected(i.ByIndex(index, value))
+			found, err := collected(i.cache.byIndex(index, value))
 			if err != nil {
 				t.Error(err)
 			}
@@ -128,12 +128,12 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 			}
 			return keys
 		},
-		byIndex: func(index, value string) []runtime.Object { return objects(collected(i.ByIndex(index, value))) },
+		byIndex: func(index, value string) []runtime.Object { return objects(collected(i.cache.byIndex(index, value))) },
 		widen: func() {
-			i.indexing.Lock()
-			i.widen(i.keep)
-			complete := i.completing
-			i.indexing.Unlock()
+			i.cache.mu.Lock()
+			i.cache.widen(i.cache.keeping.wanted)
+			complete := i.cache.keeping.completing
+			i.cache.mu.Unlock()
 			<-complete
 		},
 	}

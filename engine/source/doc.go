@@ -68,7 +68,7 @@
 //
 // watching.mu is held while events are passed on, which may wait for room, or for the consumer to
 // take a list. It comes before all others. feed.mu is held while the consumer takes a step, so it
-// comes before any lock of the consumer. Informer.indexing is held while client-go's store adds an
+// comes before any lock of the consumer. objectCache.mu is held while client-go's store adds an
 // index, and comes before client-go's locks. health.mu, gate.mu and Informers.mu are held briefly,
 // and no other lock of this package is taken under them but the sayer's.
 //

@@ -111,7 +111,7 @@ func TestExpiredHistoryIsComparedWithAList(t *testing.T) {
 		e.expectAll(t, "synced changed 1", "synced deleted 1", "synced recreated 1", "synced same 1")
 		awaitState(t, i, Synced)
 		server.AwaitWatches(pods, 1)
-		before, _ := i.Get("shop", "recreated")
+		before, _ := i.cache.get("shop", "recreated")
 
 		server.Fail(func(*http.Request) *metav1.Status {
 			return &metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "down"}
@@ -189,7 +189,7 @@ func TestRelistKeepsKnownObjects(t *testing.T) {
 		i.feed.mu.Lock()
 		defer i.feed.mu.Unlock()
 		for key, known := range i.feed.known {
-			if found, _ := i.Get(known.Namespace(), known.Name()); found != known {
+			if found, _ := i.cache.get(known.Namespace(), known.Name()); found != known {
 				t.Fatalf("%s is held twice", key)
 			}
 		}
@@ -274,7 +274,7 @@ func TestForbiddenIsLoggedOnceAndRecovers(t *testing.T) {
 		server.Forbid(pods, true)
 		server.DropWatches()
 		awaitState(t, i, Forbidden)
-		if _, ok := i.Get("shop", "a"); !ok || !i.HasSynced() {
+		if _, ok := i.cache.get("shop", "a"); !ok || !i.HasSynced() {
 			t.Error("the known objects are gone")
 		}
 		server.Apply(pods, body("a", 2))

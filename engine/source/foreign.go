@@ -10,11 +10,11 @@ import (
 
 // refuse marks an entry unfit if it is none of the objects that the informer asked for. It must be
 // called before the text that the entry was read from changes.
-func (i *Informer) refuse(e *entry) {
+func (r *entryReader) refuse(e *entry) {
 	if e.arrival.unfit != nil {
 		return
 	}
-	if fault := i.foreign(e.Object, e.arrival.tree); fault != nil {
+	if fault := r.foreign(e.Object, e.arrival.tree); fault != nil {
 		e.arrival.tree.Release()
 		e.values, e.arrival = nil, &arrival{unfit: fault, isForeign: true}
 	}
@@ -24,28 +24,28 @@ func (i *Informer) refuse(e *entry) {
 // is not trusted for that. An object without a kind or an apiVersion passes, because API servers
 // leave them out in lists. The kind is that of the first object of the generation: a selection names
 // a resource.
-func (i *Informer) foreign(o *object.Object, tree *object.Tree) error {
-	if space := i.sel.Namespace; space != "" && o.Namespace() != space {
+func (r *entryReader) foreign(o *object.Object, tree *object.Tree) error {
+	if space := r.selection.Namespace; space != "" && o.Namespace() != space {
 		return fmt.Errorf("it is in namespace %.64q, and not in %s", o.Namespace(), space)
 	}
 	apiVersion, kind := tree.Types()
-	if apiVersion != nil && !isText(apiVersion, i.sel.Resource.GroupVersion().String()) {
+	if apiVersion != nil && !isText(apiVersion, r.selection.Resource.GroupVersion().String()) {
 		return fmt.Errorf("its apiVersion is %.64s, and not %s",
-			apiVersion, i.sel.Resource.GroupVersion())
+			apiVersion, r.selection.Resource.GroupVersion())
 	}
 	if kind == nil {
 		return nil
 	}
-	first := i.kind.Load()
+	first := r.kind.Load()
 	if first == nil {
 		if len(kind) > maxKind || kind[0] != '"' {
 			return errors.New("its kind is no name")
 		}
 		text := string(kind)
-		if i.kind.CompareAndSwap(nil, &text) {
+		if r.kind.CompareAndSwap(nil, &text) {
 			return nil
 		}
-		first = i.kind.Load()
+		first = r.kind.Load()
 	}
 	if first == nil || string(kind) != *first { // nil: another generation begins
 		return fmt.Errorf("its kind is %.64s, and not %s", kind, *first)

@@ -29,20 +29,7 @@ type generation struct {
 	once   sync.Once     // calls listed
 }
 
-// emptyGeneration empties the cache. It presents a generation that never runs and has all indexes.
-func (i *Informer) emptyGeneration() {
-	i.indexing.Lock()
-	defer i.indexing.Unlock()
-	i.coming = nil
-	i.complete()
-	i.present.Store(&generation{
-		informer: i,
-		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.allIndexers()),
-	})
-}
-
-// newGeneration makes the next generation. Readers use the present one until the new store has its
-// list.
+// newGeneration makes the next generation.
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	saved := i.saved
 	i.saved = nil
@@ -65,33 +52,8 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 		ListWithContextFunc:  g.wire.list,
 		WatchFuncWithContext: g.wire.watch,
 	}, i.client.lists)
-
-	i.indexing.Lock()
-	defer i.indexing.Unlock()
-	g.wire.widened = i.widened
-	if i.isWidening {
-		i.isWidening, g.wire.exact = false, position(g.wire.floor)
-	}
-	options := cache.SharedIndexInformerOptions{
-		Indexers: i.allIndexers(), ObjectDescription: i.sel.String(),
-	}
-	i.kind.Store(nil)
-	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, options)
-	g.store = g.shared.GetIndexer()
-	i.coming = g
+	i.cache.begin(g, lw)
 	return g
-}
-
-// show makes the generation the present one, because its store has the list.
-func (g *generation) show() {
-	i := g.informer
-	if i.present.Load() == g {
-		return
-	}
-	i.indexing.Lock()
-	defer i.indexing.Unlock()
-	i.present.Store(g)
-	i.coming = nil
 }
 
 // errRelist ends a generation. The next generation lists.
@@ -138,7 +100,7 @@ func (g *generation) run(ctx context.Context) error {
 // client-go's feature AtomicFIFO, which New demands, fills the store before it hands over the first
 // object.
 func (g *generation) listed() {
-	g.show()
+	g.informer.cache.show(g)
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
 		g.informer.hearing.reach(g.wire.version)
 		g.informer.hearing.take(g.wire.asked)
@@ -147,7 +109,7 @@ func (g *generation) listed() {
 			return ok
 		})
 		g.informer.health.listed(g.informer.counts.objects.Load())
-		g.completed()
+		g.informer.cache.completed(g)
 	}
 	close(g.told)
 }
@@ -190,7 +152,7 @@ func (g *generation) take(obj any, on func(*object.Object, arrival)) {
 	if !ok {
 		return
 	}
-	g.show()
+	g.informer.cache.show(g)
 	var came arrival
 	if e.arrival != nil {
 		came, e.arrival = *e.arrival, nil

@@ -81,7 +81,7 @@ func (m *model) agrees(i *Informer, objects int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, o := range m.known {
-		if stored, ok := i.Get(key.Namespace, key.Name); !ok || stored != o {
+		if stored, ok := i.cache.get(key.Namespace, key.Name); !ok || stored != o {
 			return false
 		}
 	}
@@ -103,7 +103,7 @@ func TestHammer(t *testing.T) {
 		i.gate.bound, i.feed.chunk = 50, 7
 		m := &model{t: t, known: map[delta.Key]*object.Object{}}
 		m.fresh = func(o *object.Object) bool {
-			stored, ok := i.Get(o.Namespace(), o.Name())
+			stored, ok := i.cache.get(o.Namespace(), o.Name())
 			return !ok || number(stored) >= number(o)
 		}
 		i.Consume(consumer(m.hear))
@@ -133,13 +133,13 @@ func TestHammer(t *testing.T) {
 			}
 		}
 		server.Apply(pods, body("last", 1))
-		await(t, "the last object", func() bool { _, ok := i.Get("shop", "last"); return ok })
+		await(t, "the last object", func() bool { _, ok := i.cache.get("shop", "last"); return ok })
 		await(t, "a consumer that knows what the store has", func() bool { return m.agrees(i, len(exists)+1) })
 		if n := i.Stats().Objects; n != len(exists)+1 {
 			t.Errorf("%d objects are counted, there are %d", n, len(exists)+1)
 		}
 		for name := range exists {
-			if o, ok := i.Get("shop", name); !ok || version(o) != exists[name] {
+			if o, ok := i.cache.get("shop", name); !ok || version(o) != exists[name] {
 				t.Errorf("%s is not as the server has it", name)
 			}
 		}
@@ -148,8 +148,8 @@ func TestHammer(t *testing.T) {
 		}
 		for step := 600; step < 4000; step += 700 {
 			for name := range exists {
-				o, _ := i.Get("shop", name)
-				if found, err := collected(i.ByIndex(fmt.Sprint(step), version(o))); err != nil || len(found) != 1 || found[0] != o {
+				o, _ := i.cache.get("shop", name)
+				if found, err := collected(i.cache.byIndex(fmt.Sprint(step), version(o))); err != nil || len(found) != 1 || found[0] != o {
 					t.Errorf("index %d does not have %s: %v", step, name, err)
 				}
 			}

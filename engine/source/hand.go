@@ -58,7 +58,8 @@ func (h *Hand) Resume() {
 	g := h.begin(delta.Added)
 	saved := g.wire.saved
 	g.wire.saved, g.wire.resumed, g.wire.parts = nil, true, saved.Partial
-	_ = g.store.Replace(asAny(h.informer.restored(context.Background(), saved)), "")
+	entries := h.informer.reader.restored(context.Background(), saved, h.informer.Packer())
+	_ = g.store.Replace(asAny(entries), "")
 	g.listed()
 }
 
@@ -129,7 +130,7 @@ func (h *Hand) Apply(object []byte) error {
 		return err
 	}
 	if e.arrival.unfit != nil {
-		h.informer.unreadable(e)
+		h.informer.reader.unreadable(e)
 		if e.Name() != "" {
 			h.send(e, h.present.store.Delete, h.present.OnDelete)
 		}
@@ -173,7 +174,7 @@ func (h *Hand) Unserve(isWithdrawn bool) {
 	i := h.informer
 	h.isWithdrawn, h.since = isWithdrawn, i.parent.clock.Now()
 	if i.feed.isEmpty() {
-		i.emptyGeneration()
+		i.cache.empty()
 	}
 	reason := "the cluster does not serve " + object.ResourceName(i.sel.Resource)
 	i.health.notServed(reason, i.counts.objects.Load())
@@ -210,7 +211,7 @@ func (h *Hand) begin(arrival delta.Type) *generation {
 
 func (h *Hand) read(text []byte) (*entry, error) {
 	s := scan.New(text)
-	e, err := (&entryReader{h.informer}).entry(&s)
+	e, err := h.informer.reader.entry(&s)
 	if err == nil {
 		err = s.End()
 	}

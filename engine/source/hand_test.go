@@ -66,7 +66,7 @@ func TestHandListsAndWatches(t *testing.T) {
 	must(t, h.Apply(podAtVersion("c", 2, 12)))
 	must(t, h.Delete(podAtVersion("a", 1, 13)))
 	e.expect(t, "added c 1", "updated c 1→2", "deleted a 1")
-	if got := i.List("", nil); len(got) != 2 || c.version != "13" {
+	if got := i.cache.list("", nil); len(got) != 2 || c.version != "13" {
 		t.Errorf("the cache has %d objects, position %q", len(got), c.version)
 	}
 	must(t, h.List("20", [][]byte{podAtVersion("b", 2, 15)})) // c is gone, and d came and went
@@ -119,14 +119,14 @@ func TestFixedInformer(t *testing.T) {
 	fixed.Consume(c)
 	fixed.Hand()
 	e.expect(t, "synced a 1")
-	if len(fixed.List("", nil)) != 1 || !fixed.HasSynced() || watching.HasSynced() {
+	if len(fixed.cache.list("", nil)) != 1 || !fixed.HasSynced() || watching.HasSynced() {
 		t.Error("it has not synced with its one object")
 	}
 	next, e := s.Fixed(sel, podAtVersion("a", 1, 1)), newEar()
 	next.Consume(consumer(e.hear))
 	next.Restore(c.saved())
 	next.Hand()
-	if heard, _ := e.all(); len(heard) > 0 || len(next.List("", nil)) != 1 || !next.HasSynced() {
+	if heard, _ := e.all(); len(heard) > 0 || len(next.cache.list("", nil)) != 1 || !next.HasSynced() {
 		t.Errorf("it does not go on with its one object: heard %v", heard)
 	}
 }

@@ -291,7 +291,7 @@ func silence(t *testing.T) (w *watching, i *Informer, bookmark func()) {
 	closing := context.AfterFunc(requested, func() { _ = server.CloseWithError(context.Canceled) })
 	inner := newStream(&answerBody{
 		ReadCloser: body, cancel: cut, cause: func() error { return context.Cause(requested) },
-	}, &entryReader{i})
+	}, i.reader)
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.forward(ctx, inner, func() {}) }()
 	t.Cleanup(func() { closing(); _ = server.Close(); cancel(); <-ended })
@@ -324,7 +324,7 @@ func TestSilenceShowsWithinNinetySeconds(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		probe := newOverhearing(w, newStream(http.NoBody, &entryReader{i}))
+		probe := newOverhearing(w, newStream(http.NoBody, i.reader))
 		defer probe.timer.Stop()
 		probe.inner.body.since.Store(1)
 		for state, _ := i.State(); state == Synced; state, _ = i.State() {

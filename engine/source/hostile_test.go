@@ -120,7 +120,7 @@ func TestEndlessAnswers(t *testing.T) {
 			} else {
 				await(t, "the reason", func() bool { return strings.Contains(i.Stats().Reason, want) })
 			}
-			if n := len(i.List("", nil)); n > most+defaultTuning.inFlight { // some may be on their way
+			if n := len(i.cache.list("", nil)); n > most+defaultTuning.inFlight { // some may be on their way
 				t.Errorf("%d objects are kept", n)
 			}
 			if n := h.sent.Load(); n > 64<<20 {
@@ -204,7 +204,7 @@ func TestForeignObjects(t *testing.T) {
 			i, e, lines := h.follow(t, 1000)
 			e.expectAll(t, "synced mine 10")
 			e.expect(t, "updated mine 10→12")
-			if n := len(i.List("", nil)); n != 1 {
+			if n := len(i.cache.list("", nil)); n != 1 {
 				t.Errorf("%d objects are kept", n)
 			}
 			if n := i.Stats().Unreadable; n < uint64(len(foreign)) {
@@ -214,5 +214,23 @@ func TestForeignObjects(t *testing.T) {
 				t.Error("nothing was logged")
 			}
 		})
+	}
+}
+
+// A server that sends too many objects where informd confirms one gets an error, too.
+func TestTooManyObjectsToConfirm(t *testing.T) {
+	t.Parallel()
+	h := &hostile{list: func(w io.Writer, _ *http.Request) error {
+		_, _ = io.WriteString(w, listHead+podNamed("first", 10))
+		return endless(w, ",", "")
+	}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	s, _ := newInformers(t, &rest.Config{Host: server.URL}, Options{})
+	s.tuning.maxListed = 200
+	i := s.Informer(Selection{Resource: pods})
+	_, err := i.client.bare().version(t.Context(), "shop/first")
+	if want := "the API server sends more than 200 objects"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %s", err, want)
 	}
 }

@@ -32,10 +32,10 @@ func collected(b object.Bucket, err error) ([]*object.Object, error) { return b.
 // agrees reports whether an informer's sets have what client-go's index has, in order.
 func agrees(t testing.TB, i *Informer, index, value string) {
 	t.Helper()
-	i.indexing.Lock() // no generation is shown meanwhile
-	defer i.indexing.Unlock()
-	got, err := i.ByIndex(index, value)
-	stock, err2 := i.store().ByIndex(index, value)
+	i.cache.mu.Lock() // no generation is shown meanwhile
+	defer i.cache.mu.Unlock()
+	got, err := i.cache.byIndex(index, value)
+	stock, err2 := i.cache.store().ByIndex(index, value)
 	if err != nil || err2 != nil {
 		t.Error(err, err2)
 	}
@@ -64,13 +64,13 @@ func TestIndexFunctionThatIsImpure(t *testing.T) {
 	server.Apply(pods, body("a", 2))
 	server.Delete(pods, "shop", "b")
 	e.expect(t, "updated a 1→2", "deleted b 1")
-	if got := names(collected(i.ByIndex("impure", "all"))); !slices.Equal(got, []string{"a"}) {
+	if got := names(collected(i.cache.byIndex("impure", "all"))); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the index has %v", got)
 	}
-	for _, value := range i.ListIndexFuncValues("impure") {
+	for _, value := range i.cache.valuesIn("impure") {
 		agrees(t, i, "impure", value)
 	}
-	if values := i.ListIndexFuncValues("impure"); len(values) != 2 {
+	if values := i.cache.valuesIn("impure"); len(values) != 2 {
 		t.Errorf("the index has the values %v", values)
 	}
 }
@@ -86,7 +86,7 @@ func TestReadersSeeNoHalfUpdate(t *testing.T) {
 	const n = 600 // more than a leaf
 	fill := func() {
 		for at := range n {
-			if err := i.store().Update(benchMember(at)); err != nil {
+			if err := i.cache.store().Update(benchMember(at)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestReadersSeeNoHalfUpdate(t *testing.T) {
 			isOver = true
 		default:
 		}
-		found, err := i.ByIndex("all", "yes")
+		found, err := i.cache.byIndex("all", "yes")
 		if err != nil || found.Len() != n || !slices.IsSortedFunc(found.Collect(), object.Compare) {
 			t.Fatalf("%d objects, in the wrong order, or %v", found.Len(), err)
 		}
@@ -131,7 +131,7 @@ func TestLookupsCopyNoBucket(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range lookups {
-			if bucket, err := i.ByIndex("all", "yes"); err != nil || bucket.Len() != objects {
+			if bucket, err := i.cache.byIndex("all", "yes"); err != nil || bucket.Len() != objects {
 				t.Fatalf("%d objects, %v", bucket.Len(), err)
 			}
 		}
@@ -166,13 +166,13 @@ func TestIndexer(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"by version 1", names(collected(i.ByIndex("version", "1"))), []string{"bc", "cd"}},
-		{"by version 2", names(collected(i.ByIndex("version", "2"))), []string{}},
-		{"by letter c", names(collected(i.ByIndex("letter", "c"))), []string{"bc", "cd"}},
-		{"letters", i.ListIndexFuncValues("letter"), []string{"b", "c", "d"}},
-		{"an index that is not there", names(collected(i.ByIndex("colour", "red"))), []string{"Index with name colour does not exist"}},
-		{"all", names(i.List("shop", nil), nil), []string{"bc", "cd"}},
-		{"another namespace", names(i.List("pay", nil), nil), []string{}},
+		{"by version 1", names(collected(i.cache.byIndex("version", "1"))), []string{"bc", "cd"}},
+		{"by version 2", names(collected(i.cache.byIndex("version", "2"))), []string{}},
+		{"by letter c", names(collected(i.cache.byIndex("letter", "c"))), []string{"bc", "cd"}},
+		{"letters", i.cache.valuesIn("letter"), []string{"b", "c", "d"}},
+		{"an index that is not there", names(collected(i.cache.byIndex("colour", "red"))), []string{"Index with name colour does not exist"}},
+		{"all", names(i.cache.list("shop", nil), nil), []string{"bc", "cd"}},
+		{"another namespace", names(i.cache.list("pay", nil), nil), []string{}},
 	} {
 		if c.what == "all" && c.got[0] == "cd" {
 			c.got[0], c.got[1] = c.got[1], c.got[0]
@@ -181,7 +181,7 @@ func TestIndexer(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", c.what, diff)
 		}
 	}
-	if n := len(i.GetIndexers()); n != 2 {
+	if n := len(i.cache.allIndexes()); n != 2 {
 		t.Errorf("%d indexers", n)
 	}
 	for _, bad := range []map[string]Index{{"": everything}, {"x": {}}} {
@@ -210,7 +210,7 @@ func TestIndexFunctionThatPanics(t *testing.T) {
 	server.Apply(pods, body("a", 2))
 	server.Apply(pods, body("b", 3))
 	e.expect(t, "updated a 1→2", "updated b 2→3")
-	if diff := cmp.Diff([]string{"3"}, i.ListIndexFuncValues("panicky")); diff != "" {
+	if diff := cmp.Diff([]string{"3"}, i.cache.valuesIn("panicky")); diff != "" {
 		t.Error(diff)
 	}
 	if n := i.Stats().IndexPanics; n != 2 {

@@ -19,74 +19,53 @@ import (
 // Informer caches the objects of one [Selection]. A client-go informer cannot be started again, so
 // an Informer runs one after the other: see generation.
 //
-// It has more fields than most types. The wire, the readers, the indexes and the feed of one
-// selection meet here, and each has its own state.
+// What belongs to one selection meets here. The cache, the reader, the feed and the rest each have
+// their own state, and their own rules about locks.
 type Informer struct {
 	parent     *Informers
 	sel        Selection
 	log        *slog.Logger
 	client     *apiClient
+	reader     *entryReader
+	cache      *objectCache
+	feed       *feed
+	gate       *gate
 	health     *health
 	hearing    *hearing
-	strikes    strikes // of watches
 	confirming *confirming
 	counts     counts
-	pace       pace // of watches
+	watches    watchHistory
 	relist     pace // of generations
-	gate       *gate
-	feed       *feed
-	// lists says that the server does not end the initial events of watches: see errEndless.
-	lists atomic.Bool
 	// isAhead says that the server is at an earlier resourceVersion than the cache.
 	isAhead atomic.Bool
 	saved   *Saved // the start of the first generation; only run uses it later
 	fixed   []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
-	shape   atomic.Pointer[shape]      // never nil; how objects are read
-	kind    atomic.Pointer[string]     // JSON of the objects' kind; nil until the generation has one
-	present atomic.Pointer[generation] // never nil; the generation whose store is read
-
-	// indexing is held while indexes are added, and while a generation begins or becomes present.
-	// It guards the fields below. It comes before any lock of client-go.
-	indexing sync.Mutex
-	coming   *generation   // has begun and is not present yet; or nil
-	keep     *object.Paths // nil keeps whole objects
-	kept     *object.Paths // as keep; less after Widen, until the cache is complete
-	view     *object.Paths // nil decodes nothing
-	indexes  []namedIndex
-	// widened is closed by Widen, which then makes another: generations that began before have to
-	// list again. completing is closed when the cache is complete; nil if nobody waits.
-	widened, completing chan struct{}
-	isWidening          bool // the next generation is there because of Widen
-
-	byHand  *Hand              // drives the informer, unless run does
-	started bool               // Informers.Start was called for it; guarded by Informers.mu
-	end     context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
-	ended   chan struct{}      // closed when run has returned
+	byHand *Hand // drives the informer, unless run does
+	life   life
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {
 	log := parent.log.With(attrsOf(sel)...)
 	i := &Informer{
-		parent:  parent,
-		sel:     sel,
-		log:     log,
-		health:  newHealth(log, parent.sayer, sel.String()),
-		pace:    pace{clock: parent.clock},
-		relist:  pace{clock: parent.clock},
-		gate:    newGate(parent.tuning.inFlight),
-		ended:   make(chan struct{}),
-		widened: make(chan struct{}),
+		parent: parent,
+		sel:    sel,
+		log:    log,
+		health: newHealth(log, parent.sayer, sel.String()),
+		relist: pace{clock: parent.clock},
+		gate:   newGate(parent.tuning.inFlight),
+		life:   life{ended: make(chan struct{})},
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.feed.isTroubled = i.health.isTroubled
-	i.shape.Store(newShape(nil, nil, nil))
+	i.reader = &entryReader{selection: sel, counts: &i.counts, sayer: parent.sayer, log: log}
+	i.cache = newObjectCache(i.reader, i.feed)
+	i.watches.health, i.watches.pace.clock = i.health, parent.clock
 	i.hearing = &hearing{clock: parent.clock, doubted: make(chan struct{}, 1)}
 	i.confirming = newConfirming(i)
 	// New has tried it.
 	i.client, _ = newClient(
-		parent.config, parent.over, sel, &entryReader{i}, i.hearing, &parent.tuning)
-	i.emptyGeneration()
+		parent.config, parent.over, sel, i.reader, i.hearing, &parent.tuning)
 	return i
 }
 
@@ -104,7 +83,7 @@ func (i *Informer) IsFixed() bool { return i.fixed != nil }
 func (i *Informer) NameSources(names ...string) {
 	attrs := []any{slog.String("source", strings.Join(names, ","))}
 	i.log = i.parent.log.With(append(attrs, attrsOf(i.sel)...)...)
-	i.health.log, i.feed.log = i.log, i.log
+	i.health.log, i.feed.log, i.reader.log = i.log, i.log, i.log
 }
 
 // Keep limits which parts of objects the informer holds. keep lists what the cache keeps beside the
@@ -112,11 +91,7 @@ func (i *Informer) NameSources(names ...string) {
 // nothing. Keep affects only objects that come later, so call it before the informer runs; see
 // Widen and Replace for afterwards.
 func (i *Informer) Keep(keep, view *object.Paths) {
-	i.indexing.Lock()
-	defer i.indexing.Unlock()
-	i.keep, i.kept, i.view = keep, keep, view
-	i.shape.Store(newShape(i.keep, i.view, i.indexes))
-	i.feed.setView(view)
+	i.cache.keep(keep, view)
 }
 
 // Replace sets another consumer in place of the one that Consume has set, also while the informer
@@ -128,10 +103,7 @@ func (i *Informer) Replace(
 	c Consumer, view *object.Paths, takeOver func(known iter.Seq[*object.Object]),
 	rounds ...timing.Timetable,
 ) {
-	i.indexing.Lock()
-	i.view = view
-	i.shape.Store(newShape(i.keep, i.view, i.indexes))
-	i.indexing.Unlock()
+	i.cache.setView(view)
 	i.feed.replace(c, view, rounds, takeOver)
 }
 
@@ -156,7 +128,7 @@ func (i *Informer) HasSynced() bool {
 // LastSyncResourceVersion returns the resourceVersion of the cache. The cache is at least as fresh
 // as the steps that the consumer has taken.
 func (i *Informer) LastSyncResourceVersion() string {
-	return i.store().LastStoreSyncResourceVersion()
+	return i.cache.store().LastStoreSyncResourceVersion()
 }
 
 // IsSettled reports whether the cache is as complete as it can be now. That is so if the informer
@@ -228,7 +200,7 @@ func (i *Informer) run(ctx context.Context) {
 		}
 		var notServed notServedError
 		if !errors.As(err, &notServed) { // errRelist
-			if i.widens() {
+			if i.cache.isWidening() {
 				continue // no trouble of the server
 			}
 			// Each generation has a new reflector, whose backoff begins at its shortest.
@@ -308,19 +280,6 @@ func (i *Informer) reached(m mark) {
 func (i *Informer) asks() (client *apiClient) {
 	i.feed.visit(func(known iter.Seq[*object.Object]) { client = i.client.within(known) })
 	return client
-}
-
-// unreadable counts an unreadable object, and logs it without its content.
-func (i *Informer) unreadable(e *entry) {
-	i.counts.unreadable.Add(1)
-	if e.arrival.isForeign {
-		i.parent.sayer.warn(i.log, "the API server sent an object that informd did not ask for: "+
-			"leaving it out", i.sel.String()+" foreign",
-			"key", e.Object.Key(), "error", e.arrival.unfit)
-		return
-	}
-	i.parent.sayer.warn(i.log, "an object cannot be read: treating it as absent", i.sel.String(),
-		"key", e.Object.Key(), "error", e.arrival.unfit)
 }
 
 // Stats are counters and the current state of an informer. They have many fields because they are a

@@ -45,7 +45,7 @@ type Informers struct {
 
 	wake chan struct{} // capacity 1; signals that informers wait to be started
 
-	mu      sync.Mutex // guards the fields below, and Informer.started and Informer.end
+	mu      sync.Mutex // guards the fields below, and Informer.life
 	started bool       // Start was called
 	ran     bool
 	all     []*Informer // in the order in which they were first requested
@@ -71,12 +71,7 @@ type tuning struct {
 	proof    time.Duration // for anything on a watch that is a probe
 	probe    time.Duration // how long a probe lasts; whole seconds
 	brief    time.Duration // how long a watch without regular bookmarks lasts; whole seconds
-	// A resumed watch on which nothing comes for the time silence has caught up. If the server has
-	// answered another request since the watch was opened, a multiple of the time that took is enough
-	// (see answer.hush), but at least hush, or partHush if parts of objects were saved, and at most
-	// silence. hush is longer than informd's own pauses: a busy connection may hand over an event 11 ms
-	// late (gather.go).
-	silence, hush, partHush time.Duration
+	still    stillness     // for a resumed watch to have caught up
 	// maxListed bounds the objects of one list, with all of its pages, and so what an endless list
 	// costs. By default it is ten times what Kubernetes is tested with.
 	maxListed int64
@@ -85,11 +80,13 @@ type tuning struct {
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
-	calm: time.Minute, silence: time.Second,
+	calm:   time.Minute,
 	answer: 15 * time.Second, listing: 75 * time.Second, progress: 30 * time.Second,
 	closing: 30 * time.Second, quiet: 70 * time.Second, proof: 15 * time.Second,
 	probe: 10 * time.Second, brief: time.Minute,
-	hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
+	still: stillness{
+		silence: time.Second, hush: 20 * time.Millisecond, partHush: 100 * time.Millisecond,
+	},
 	maxListed: 2_000_000,
 }
 
@@ -198,7 +195,7 @@ func (s *Informers) Start() {
 func (s *Informers) start() {
 	s.started = true
 	for _, i := range s.all {
-		i.started = true
+		i.life.isStarted = true
 	}
 }
 
@@ -208,11 +205,11 @@ func (s *Informers) start() {
 func (s *Informers) Stop(i *Informer) {
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(other *Informer) bool { return other == i })
-	end := i.end
+	end := i.life.end
 	s.mu.Unlock()
 	if end != nil {
 		end()
-		<-i.ended
+		<-i.life.ended
 	}
 }
 
@@ -250,14 +247,8 @@ func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.all {
-		if i.started && i.end == nil {
-			var own context.Context
-			own, i.end = context.WithCancel(ctx)
-			starts = append(starts, func() {
-				defer close(i.ended)
-				defer i.end()
-				i.run(own)
-			})
+		if start := i.life.begin(ctx, i.run); start != nil {
+			starts = append(starts, start)
 		}
 	}
 	return starts

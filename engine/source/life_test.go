@@ -62,10 +62,10 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		server.Withdraw(widgets) // and misses others
 		e.expectAll(t, "deleted a 1", "deleted c 1")
 		awaitState(t, i, NotServed)
-		if i.HasSynced() || len(i.List("", nil)) > 0 {
+		if i.HasSynced() || len(i.cache.list("", nil)) > 0 {
 			t.Error("the cache still has deleted objects")
 		}
-		if found, err := collected(i.ByIndex("all", "yes")); err != nil || len(found) > 0 {
+		if found, err := collected(i.cache.byIndex("all", "yes")); err != nil || len(found) > 0 {
 			t.Errorf("the index has %d objects, %v", len(found), err)
 		}
 
@@ -73,7 +73,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		server.Apply(widgets, body("a", 2))
 		e.expect(t, "added a 2")
 		awaitState(t, i, Synced)
-		if found, err := collected(i.ByIndex("all", "yes")); err != nil || len(found) != 1 {
+		if found, err := collected(i.cache.byIndex("all", "yes")); err != nil || len(found) != 1 {
 			t.Errorf("the index has %d objects, %v", len(found), err)
 		}
 		e.silent(t)
@@ -266,7 +266,7 @@ func TestStop(t *testing.T) {
 	server.Apply(pods, body("a", 2))
 	heard.expect(t, "updated a 1→2")
 	e.silent(t)
-	if o, ok := i.Get("shop", "a"); !ok || version(o) != "1" {
+	if o, ok := i.cache.get("shop", "a"); !ok || version(o) != "1" {
 		t.Error("the cache of the stopped informer is not readable")
 	}
 	if all := s.All(); len(all) != 1 || all[0] != other {
@@ -290,11 +290,11 @@ func TestOnlyStartedInformersRun(t *testing.T) {
 	first := s.Informer(Selection{Resource: widgets})
 	s.Start()
 	later := s.Informer(Selection{Resource: widgets, Namespace: "shop"})
-	if n := len(s.waiting(t.Context())); n != 1 || first.end == nil || later.end != nil {
+	if n := len(s.waiting(t.Context())); n != 1 || first.life.end == nil || later.life.end != nil {
 		t.Errorf("%d informers run after Start, want only the first", n)
 	}
 	s.Start()
-	if n := len(s.waiting(t.Context())); n != 1 || later.end == nil {
+	if n := len(s.waiting(t.Context())); n != 1 || later.life.end == nil {
 		t.Errorf("%d informers more run after the second Start, want the later one", n)
 	}
 }

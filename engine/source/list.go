@@ -29,15 +29,22 @@ func errTooMany(most int64) error {
 var errNoProgress = errors.New("the API server's list does not get on: " +
 	"page after page has no objects, or one leads to itself")
 
+// bound is how many objects a list may have.
+type bound struct {
+	room int64 // on this page and those that follow
+	most int64 // on all pages
+}
+
 // readList reads a list from the body of a response, item by item. Only the buffer's part of the
 // text is in memory. readList calls take with each item, and adds the item to the list if take
-// returns true. More than room items are an error; n is how many there were. The list's own members may come before or after the items.
+// returns true. More items than most has room for are an error; n is how many there were. The
+// list's own members may come before or after the items.
 func readList(
-	body io.Reader, r *entryReader, room int64, take func(*entry) bool,
+	body io.Reader, r *entryReader, most bound, take func(*entry) bool,
 ) (list *internalversion.List, n int64, err error) {
 	l := &listReader{
 		body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take,
-		list: new(internalversion.List), room: room,
+		list: new(internalversion.List), bound: most,
 	}
 	if err := l.read(); err != nil {
 		return nil, l.count, fmt.Errorf("read the list: %w", err)
@@ -54,7 +61,7 @@ type listReader struct {
 	ended  bool  // the body has ended
 	size   int64 // bytes of the body so far
 	count  int64 // items so far
-	room   int64 // the highest count allowed
+	bound  bound
 	scan   scan.Scanner
 	reader *entryReader
 	take   func(*entry) bool
@@ -122,7 +129,7 @@ func (l *listReader) item(s *scan.Scanner) (*entry, error) {
 	}
 	e, err := l.reader.item(s, l.apiVersion, kind)
 	if err == nil {
-		l.reader.informer.refuse(e)
+		l.reader.refuse(e)
 	}
 	return e, err
 }
@@ -181,8 +188,8 @@ func (l *listReader) items() error {
 		if err != nil || e == nil {
 			return err
 		}
-		if l.count++; l.count > l.room {
-			return errTooMany(l.reader.informer.parent.tuning.maxListed)
+		if l.count++; l.count > l.bound.room {
+			return errTooMany(l.bound.most)
 		}
 		if l.take(e) {
 			l.list.Items = append(l.list.Items, e)

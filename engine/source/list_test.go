@@ -165,7 +165,7 @@ func TestListBodies(t *testing.T) {
 					return
 				}
 				want := readByClientGo(t, &script{by: by, lists: slices.Clone(c.lists)})
-				for _, o := range i.List("shop", nil) {
+				for _, o := range i.cache.list("shop", nil) {
 					if o.Name() == "end" {
 						continue
 					}

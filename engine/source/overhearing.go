@@ -77,7 +77,7 @@ func (w *watching) silent(inner *stream) {
 	i := w.wire.informer
 	switch {
 	case w.initial:
-		if !i.lists.Swap(true) {
+		if !i.watches.isEndless.Swap(true) {
 			i.parent.sayer.warn(i.log, "the API server does not say where the initial events of a "+
 				"watch end: listing instead", "", "waited", w.wire.tuning().closing)
 		}
@@ -113,7 +113,7 @@ func (w *watching) isDue(inner *stream) bool {
 // that is as good as a bookmark. w.mu is held.
 func (w *watching) ended() {
 	w.hear()
-	w.wire.informer.held()
+	w.wire.informer.watches.held()
 	w.wire.well()
 	if !w.initial && w.wire.current == "" {
 		w.mark(false)

@@ -20,7 +20,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		server.Serve(widgets, "Widget", true)
 		server.Apply(widgets, body("w", 1)) // as long as no bookmark comes, the server may have more pods to tell of
 		s, i, _, c, _ := next(t, server, saved)
-		s.tuning.silence, s.tuning.hush = patience, patience
+		s.tuning.still.silence, s.tuning.still.hush = patience, patience
 		await(t, "the end of the first run's watch", func() bool { return server.Watches(pods) == 0 })
 		run(t, s)
 		server.AwaitWatches(pods, 1)
@@ -51,7 +51,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		saved.Partial, saved.Follow = true, true
 		i, _ := refuse(t, server, saved)
 		awaitSynced(t, i)
-		for _, o := range i.List("", nil) {
+		for _, o := range i.cache.list("", nil) {
 			if version(o) != "1" {
 				t.Errorf("the informer has synced, and the cache has a part of %s", o.Name())
 			}

@@ -92,7 +92,7 @@ func (c *cut) awaitVersion(t testing.TB, server *apistub.Server) {
 func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Informer, *ear, *cut, *log) {
 	t.Helper()
 	s, lines := newInformers(t, server.Config(), Options{})
-	s.tuning.silence = 1 // do not wait for silence
+	s.tuning.still.silence = 1 // do not wait for silence
 	i := s.Informer(Selection{Resource: pods})
 	e := newEar()
 	c := newCut(consumer(e.hear))
@@ -146,7 +146,7 @@ func TestRestartReportsMissedChanges(t *testing.T) {
 				}
 				e.expectAll(t, "updated a 1→2", "deleted b 1", added)
 				c.awaitVersion(t, server)
-				if got := len(i.List("", nil)); got != 3 || len(c.saved().Objects) != 3 {
+				if got := len(i.cache.list("", nil)); got != 3 || len(c.saved().Objects) != 3 {
 					t.Errorf("the cache has %d objects and the record %d, want 3", got, len(c.saved().Objects))
 				}
 				server.Apply(pods, body("c", 2))
@@ -177,7 +177,7 @@ func TestUnchangedObjectsAreNeitherListedNorReported(t *testing.T) {
 		if n := after.Lists[pods] - before.Lists[pods]; n < 1 || n > 2 { // the empty ones, before and after the watch is opened
 			t.Errorf("%d lists", n)
 		}
-		if found, err := collected(i.ByIndex("byName", "b")); err != nil || len(found) != 1 || version(found[0]) != "1" {
+		if found, err := collected(i.cache.byIndex("byName", "b")); err != nil || len(found) != 1 || version(found[0]) != "1" {
 			t.Errorf("the index has %v, %v", found, err)
 		}
 		server.Apply(pods, body("b", 2))
@@ -221,7 +221,7 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 		server.Apply(pods, body("a", v+2))
 	}
 	s, i, e, _, _ := next(t, server, saved)
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	if heard, _ := e.all(); len(heard) != 50 {
@@ -253,7 +253,7 @@ func TestResumedInformerHearsChangesDuringItsList(t *testing.T) {
 		}
 	}
 	s, i, e, _, _ = next(t, server, c.saved())
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	heard, _ := e.all()
@@ -280,11 +280,11 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 				return nil
 			})
 			s, i, e, _, _ := next(t, server, saved)
-			s.tuning.silence, s.tuning.hush = 2*time.Second, time.Millisecond
+			s.tuning.still.silence, s.tuning.still.hush = 2*time.Second, time.Millisecond
 			began := time.Now()
 			run(t, s)
 			awaitSynced(t, i)
-			if took := time.Since(began); (took < s.tuning.silence) != answers {
+			if took := time.Since(began); (took < s.tuning.still.silence) != answers {
 				t.Errorf("it has synced after %v", took)
 			}
 			if heard, _ := e.all(); len(heard) > 0 {
@@ -364,7 +364,7 @@ func reasonFor(code int32) metav1.StatusReason {
 // hide what came and went.
 func TestHushFollowsTheServersAnswer(t *testing.T) {
 	t.Parallel()
-	set := tuning{hush: 10 * time.Millisecond, partHush: 100 * time.Millisecond, silence: time.Second}
+	set := stillness{hush: 10 * time.Millisecond, partHush: 100 * time.Millisecond, silence: time.Second}
 	const now, late = -time.Hour, time.Hour // since the answer
 	for _, c := range []struct {
 		ago, took time.Duration
@@ -382,7 +382,7 @@ func TestHushFollowsTheServersAnswer(t *testing.T) {
 		{now, time.Minute, true, time.Second},
 	} {
 		a := answer{at: time.Now().Add(-c.ago), took: c.took}
-		if got := a.hush(set, c.isPartial); got != c.want {
+		if got := set.after(a, c.isPartial); got != c.want {
 			t.Errorf("%+v: the watch must be silent for %v", c, got)
 		}
 	}
@@ -409,7 +409,7 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 		for k := range n {
 			objects = append(objects, object.FromIdentity("shop", fmt.Sprint("o", k), fmt.Sprint("u", k), "1"))
 		}
-		entries := i.restored(t.Context(), &Saved{Objects: objects})
+		entries := i.reader.restored(t.Context(), &Saved{Objects: objects}, i.Packer())
 		if len(entries) != n {
 			t.Fatalf("%d entries of %d objects", len(entries), n)
 		}
@@ -537,7 +537,7 @@ func TestKeptFieldsReportOnlyChangedObjects(t *testing.T) {
 		if diff := cmp.Diff(want, returned); diff != "" {
 			t.Errorf("returned (-want +got)\n%s", diff)
 		}
-		if o, ok := i.Get("shop", "c"); !ok || version(o) != "1" {
+		if o, ok := i.cache.get("shop", "c"); !ok || version(o) != "1" {
 			t.Error("the cache has only a part of c")
 		}
 	})
@@ -565,7 +565,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return nil
 	})
 	s, i, e, c, _ := next(t, server, parts(saved))
-	s.tuning.silence, s.tuning.hush = patience, patience // so the watch reaches the version that the server had
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience // so the watch reaches the version that the server had
 	c.history = true
 	stop := run(t, s)
 	awaitSynced(t, i)
@@ -581,7 +581,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return slices.ContainsFunc(s.Objects, func(o *object.Object) bool { return o.ResourceVersion() == newest })
 	})
 	s, i, e, c, _ = next(t, server, parts(c.past[middle]))
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	c.awaitVersion(t, server)
@@ -650,7 +650,7 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 			}
 		}
 		have := map[delta.Key]string{}
-		for _, o := range i.List("", nil) {
+		for _, o := range i.cache.list("", nil) {
 			have[delta.KeyOf(o)] = version(o)
 		}
 		if diff := cmp.Diff(have, told); diff != "" {

@@ -7,25 +7,21 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	processors "runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/informd/informd/engine/object"
 )
 
-// errResumed answers the reflector's first watch, which asks for all objects, if the saved state can
-// be resumed. The reflector then lists, and watches from where the list ends.
+// errResumed answers the reflector's first watch, which asks for all objects, if the saved state
+// can be resumed. The reflector then lists, and watches from where the list ends.
 var errResumed = errors.New("the saved state answers the list")
 
 // resumption is the saved state on its way to the reflector: as its list, and as the watch that
@@ -86,7 +82,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
 	}()
-	list := &internalversion.List{Items: w.informer.restored(ctx, saved)}
+	list := &internalversion.List{Items: w.informer.reader.restored(ctx, saved, w.informer.Packer())}
 	if ctx.Err() != nil {
 		return false
 	}
@@ -102,20 +98,27 @@ type answer struct {
 	version string
 }
 
-// hush returns how long a resumed watch must be silent after the answer, so that it has caught up. A
-// server that is slow to answer is also slow to send events. isPartial says that only parts of
+// stillness says when a resumed watch on which nothing comes has caught up: after silence. An
+// answer to another request, sent after the watch was opened, shortens that to a multiple of the
+// time that the answer took. The watch must then be silent for at least hush, or for partHush if
+// only parts of objects were saved. hush is longer than informd's own pauses: a busy connection may
+// hand over an event 11 ms late (gather.go).
+type stillness struct{ silence, hush, partHush time.Duration }
+
+// after returns how long a resumed watch must be silent after an answer, so that it has caught up.
+// A server that is slow to answer is also slow to send events. isPartial says that only parts of
 // objects were saved. A list follows such a watch, and does not show what came and went before it.
-func (a answer) hush(t tuning, isPartial bool) time.Duration {
-	hush := min(10*a.took, t.silence)
+func (s stillness) after(a answer, isPartial bool) time.Duration {
+	hush := min(10*a.took, s.silence)
 	switch {
 	case isPartial:
-		return max(t.partHush, hush)
-	case time.Since(a.at) > max(t.hush, hush):
+		return max(s.partHush, hush)
+	case time.Since(a.at) > max(s.hush, hush):
 		// What has come meanwhile has only to be read. The server sends the rest, if it had no
 		// room, within a round trip after that.
-		hush = min(2*a.took, t.silence)
+		hush = min(2*a.took, s.silence)
 	}
-	return max(t.hush, hush)
+	return max(s.hush, hush)
 }
 
 // ask asks the server for its resourceVersion once more, after the watch was opened. A server that
@@ -202,8 +205,8 @@ func refuses(err error) bool {
 // nobody is a name that no object has.
 const nobody = "informd.dev-no-such-object"
 
-// within returns a client for current. If the objects have namespaces, it asks in a namespace
-// that every cluster has, because kube-apiserver then looks up one name. In all namespaces, it would
+// within returns a client for current. If the objects have namespaces, it asks in a namespace that
+// every cluster has, because kube-apiserver then looks up one name. In all namespaces, it would
 // look through all objects: a tenth of a second for 100,000.
 func (c *apiClient) within(objects iter.Seq[*object.Object]) *apiClient {
 	for o := range objects {
@@ -233,54 +236,6 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return list.ResourceVersion, nil
-}
-
-// restored makes entries for saved objects, on all processors. It packs objects that are plain,
-// unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
-// entries are missing.
-func (i *Informer) restored(ctx context.Context, saved *Saved) []runtime.Object {
-	const chunk = 1024
-	objects, indexes := saved.Objects, i.shape.Load().indexes
-	entries := make([]runtime.Object, len(objects))
-	paths := new(object.Paths)
-	for _, index := range indexes {
-		paths.Union(index.Paths)
-	}
-	var working sync.WaitGroup
-	var taken atomic.Int64
-	for range min(processors.GOMAXPROCS(0), len(objects)/chunk+1) {
-		working.Go(func() {
-			decoder := object.NewDecoder(paths)
-			for {
-				end := int(taken.Add(chunk))
-				from := end - chunk
-				if from >= len(objects) || ctx.Err() != nil {
-					return
-				}
-				for n, o := range objects[from:min(end, len(objects))] {
-					entries[from+n] = i.entry(o, indexes, decoder)
-					if !saved.Partial {
-						i.feed.packer.Pack(o)
-					}
-				}
-				decoder.Forget()
-			}
-		})
-	}
-	working.Wait()
-	return entries
-}
-
-// entry makes the entry of a saved object. decoder decodes what the indexes read.
-func (i *Informer) entry(o *object.Object, indexes []namedIndex, decoder *object.Decoder) *entry {
-	e := &entry{Object: o}
-	if len(indexes) > 0 {
-		e.values = make([][]string, len(indexes))
-	}
-	for n, index := range indexes {
-		e.values[n] = i.evaluate(index, decoder.Tree(o))
-	}
-	return e
 }
 
 // fresh marks that a resumed watch has delivered everything that the server had when it was opened.

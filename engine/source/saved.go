@@ -1,6 +1,15 @@
 package source
 
-import "github.com/informd/informd/engine/object"
+import (
+	"context"
+	processors "runtime"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/informd/informd/engine/object"
+)
 
 // Saved is what a consumer recorded in another run.
 type Saved struct {
@@ -21,3 +30,55 @@ type Saved struct {
 
 // follows reports whether the informer can follow the server from the saved resourceVersion.
 func (s *Saved) follows() bool { return s.ResourceVersion != "" && (!s.Partial || s.Follow) }
+
+// restored makes entries for saved objects, on all processors. packer packs objects that are plain,
+// unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
+// entries are missing.
+func (r *entryReader) restored(
+	ctx context.Context, saved *Saved, packer *object.Packer,
+) []runtime.Object {
+	const chunk = 1024
+	objects, indexes := saved.Objects, r.shape.Load().indexes
+	entries := make([]runtime.Object, len(objects))
+	paths := new(object.Paths)
+	for _, index := range indexes {
+		paths.Union(index.Paths)
+	}
+	var working sync.WaitGroup
+	var taken atomic.Int64
+	for range min(processors.GOMAXPROCS(0), len(objects)/chunk+1) {
+		working.Go(func() {
+			decoder := object.NewDecoder(paths)
+			for {
+				end := int(taken.Add(chunk))
+				from := end - chunk
+				if from >= len(objects) || ctx.Err() != nil {
+					return
+				}
+				for n, o := range objects[from:min(end, len(objects))] {
+					entries[from+n] = r.restore(o, indexes, decoder)
+					if !saved.Partial {
+						packer.Pack(o)
+					}
+				}
+				decoder.Forget()
+			}
+		})
+	}
+	working.Wait()
+	return entries
+}
+
+// restore makes the entry of a saved object. decoder decodes what the indexes read.
+func (r *entryReader) restore(
+	o *object.Object, indexes []namedIndex, decoder *object.Decoder,
+) *entry {
+	e := &entry{Object: o}
+	if len(indexes) > 0 {
+		e.values = make([][]string, len(indexes))
+	}
+	for n, index := range indexes {
+		e.values[n] = r.evaluate(index, decoder.Tree(o))
+	}
+	return e
+}

@@ -159,7 +159,7 @@ func (s *stream) event(frame []byte) (ev watch.Event, err error) {
 	ev.Type = watch.EventType(kind)
 	switch ev.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
-		s.reader.informer.refuse(o)
+		s.reader.refuse(o)
 		ev.Object = o
 	case watch.Bookmark:
 		ev.Object, err = bookmark(raw)

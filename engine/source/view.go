@@ -72,7 +72,7 @@ func because(reason string) string {
 func (s *Source) GetIndexers() map[string]Index {
 	out := map[string]Index{}
 	for _, i := range s.informers {
-		all := i.GetIndexers()
+		all := i.cache.allIndexes()
 		for own, inner := range s.indexes {
 			if index, ok := all[inner]; ok {
 				out[own] = index
@@ -92,7 +92,7 @@ func (s *Source) ByIndex(index, value string) (object.Bucket, error) {
 	var few [1]object.Bucket
 	parts := few[:0]
 	for _, i := range s.informers {
-		part, err := i.ByIndex(name, value)
+		part, err := i.cache.byIndex(name, value)
 		if err != nil {
 			return object.Bucket{}, fmt.Errorf("source %q: %w", s.name, err)
 		}
@@ -110,7 +110,7 @@ func (s *Source) ListIndexFuncValues(index string) []string {
 	}
 	var out []string
 	for _, i := range s.informers {
-		out = append(out, i.ListIndexFuncValues(name)...)
+		out = append(out, i.cache.valuesIn(name)...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -128,7 +128,7 @@ func (s *Source) inner(index string) (string, error) {
 // Get returns the object, if the source has it.
 func (s *Source) Get(namespace, name string) (*object.Object, bool) {
 	for _, i := range s.informers {
-		if o, ok := i.Get(namespace, name); ok {
+		if o, ok := i.cache.get(namespace, name); ok {
 			return o, true
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Source) List(namespace string, selector labels.Selector) []*object.Obje
 	var out []*object.Object
 	for _, i := range s.informers {
 		if sel := i.sel.Namespace; namespace == "" || sel == "" || sel == namespace {
-			out = append(out, i.List(namespace, selector)...)
+			out = append(out, i.cache.list(namespace, selector)...)
 		}
 	}
 	return out

@@ -121,7 +121,7 @@ func (w *watching) mark(caughtUp bool) {
 func (w *watching) report(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && ctx.Err() == nil {
-		w.wire.informer.broke(reasonOf(err))
+		w.wire.informer.watches.broke(reasonOf(err))
 		s := status.Status()
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &s})
 	}
@@ -188,7 +188,7 @@ func (w *watching) take(
 		return false, isGarbled(err) && w.garbled(ctx, err)
 	case ev.Type == watch.Error:
 		if status, ok := ev.Object.(*metav1.Status); ok {
-			w.wire.informer.broke(reasonOf(&apierrors.StatusError{ErrStatus: *status}))
+			w.wire.informer.watches.broke(reasonOf(&apierrors.StatusError{ErrStatus: *status}))
 		}
 		w.fail(ctx, ev)
 		return false, true
@@ -233,7 +233,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	defer hush.timer.Stop()
 	calm := time.NewTimer(tuning.calm)
 	defer calm.Stop()
-	answered, pause, silent := w.answered, tuning.silence/looks, 0
+	answered, pause, silent := w.answered, tuning.still.silence/looks, 0
 	w.answered = nil
 	look := time.NewTimer(pause)
 	defer look.Stop()
@@ -247,7 +247,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 		case <-w.wire.informer.hearing.doubted:
 			hush.doubt(ctx)
 		case <-calm.C:
-			w.wire.informer.held()
+			w.wire.informer.watches.held()
 			w.lasts(ctx)
 		case <-hush.timer.C:
 			hush.look(ctx)
@@ -257,7 +257,7 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 			}
 			answered = nil
 			if steady != nil {
-				pause, silent = min(pause, a.hush(tuning, w.wire.parts)/looks), 0
+				pause, silent = min(pause, tuning.still.after(a, w.wire.parts)/looks), 0
 				look.Reset(pause)
 			}
 		case <-look.C:
@@ -303,7 +303,8 @@ func (w *watching) widen(ctx context.Context) {
 	if ctx.Err() != nil { // the next attendant does it
 		return
 	}
-	w.wire.informer.widening()
+	w.wire.informer.watches.pace.forget() // that watch was ended on purpose, however short it was
+	w.wire.informer.cache.endForWidening()
 	_ = w.wire.again(ctx) // fails if the generation ends anyway
 	w.cancel()
 }
@@ -342,7 +343,7 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 // may be to blame. The second time in a row, the reflector lists. over is true if the whole watch is
 // over.
 func (w *watching) garbled(ctx context.Context, err error) (over bool) {
-	w.wire.informer.broke(reasonOf(err))
+	w.wire.informer.watches.broke(reasonOf(err))
 	if !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
@@ -429,7 +430,7 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 		return true
 	}
 	if e.arrival.unfit != nil {
-		w.wire.informer.unreadable(e)
+		w.wire.informer.reader.unreadable(e)
 		if e.Name() == "" || e.arrival.isForeign {
 			return true
 		}

@@ -47,7 +47,7 @@ func resumed(t *testing.T, at time.Time) (i *Informer, send func()) {
 	w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, cancel)
 	w.answered = answers
 	ended := make(chan struct{})
-	go func() { defer close(ended); w.forward(ctx, newStream(body, &entryReader{i}), func() {}) }()
+	go func() { defer close(ended); w.forward(ctx, newStream(body, i.reader), func() {}) }()
 	t.Cleanup(func() { _ = server.Close(); <-ended; cancel() })
 	version := 0
 	return i, func() {
@@ -70,7 +70,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 				t.Fatalf("it has caught up before event %d", v+1)
 			}
 		}
-		time.Sleep(i.parent.tuning.partHush)
+		time.Sleep(i.parent.tuning.still.partHush)
 		synctest.Wait()
 		if !i.HasSynced() {
 			t.Error("it does not catch up with a silent server")
@@ -83,7 +83,7 @@ func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
 func TestEventsThatWaitAreNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, send := resumed(t, time.Now().Add(-time.Hour))
-		hush := i.parent.tuning.hush
+		hush := i.parent.tuning.still.hush
 		time.Sleep(hush - time.Millisecond)
 		send()
 		time.Sleep(hush - time.Millisecond)
@@ -105,7 +105,7 @@ func TestAttendantEndsWithTheStream(t *testing.T) {
 	for _, isOver := range []bool{true, false} {
 		i, _ := idle(t)
 		w := newWatching(&wire{informer: i, current: "100"}, metav1.ListOptions{}, func() {})
-		inner := newStream(http.NoBody, &entryReader{i})
+		inner := newStream(http.NoBody, i.reader)
 		inner.body.made = time.Now().Add(-time.Hour)
 		inner.body.since.Store(1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestWideningWaitsForTheHandOver(t *testing.T) {
 		w := newWatching(wire, metav1.ListOptions{}, cancel)
 		w.checkSteady()
 		ended := make(chan struct{})
-		go func() { defer close(ended); w.attend(ctx, newStream(http.NoBody, &entryReader{i})) }()
+		go func() { defer close(ended); w.attend(ctx, newStream(http.NoBody, i.reader)) }()
 		time.Sleep(time.Hour)
 		if why != nil {
 			t.Errorf("it ends before client-go has handed over the list: %v", why)

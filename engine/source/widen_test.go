@@ -31,7 +31,7 @@ func TestWiden(t *testing.T) {
 		awaitSynced(t, i)
 		server.AwaitWatches(pods, 1)
 		e.expectAll(t, "synced a <nil>", "synced b <nil>", "synced c <nil>")
-		if o, _ := i.Get("shop", "a"); version(o) != "<nil>" {
+		if o, _ := i.cache.get("shop", "a"); version(o) != "<nil>" {
 			t.Fatalf("the cache has %s of a field that it does not keep", version(o))
 		}
 
@@ -57,7 +57,7 @@ func TestWiden(t *testing.T) {
 		}
 		e.expect(t, "updated b 1→2", "deleted c 1", "added d 1") // as if it had not listed
 		for name, want := range map[string]string{"a": "1", "b": "2", "d": "1"} {
-			if o, ok := i.Get("shop", name); !ok || version(o) != want {
+			if o, ok := i.cache.get("shop", name); !ok || version(o) != want {
 				t.Errorf("the cache has %s of %s, want %s", version(o), name, want)
 			}
 		}
@@ -122,7 +122,7 @@ func TestWidenMissesNothing(t *testing.T) {
 				t.Errorf("change %d does not follow the one before", n)
 			}
 		}
-		if o, _ := i.Get("shop", "a"); version(o) != fmt.Sprint(changes) {
+		if o, _ := i.cache.get("shop", "a"); version(o) != fmt.Sprint(changes) {
 			t.Errorf("the cache has %s", version(o))
 		}
 	})
@@ -138,7 +138,7 @@ func TestWidenWhileItCatchesUp(t *testing.T) {
 		server.Apply(pods, body("a", v+2))
 	}
 	s, i, e, _, _ := next(t, server, saved)
-	s.tuning.silence, s.tuning.hush = patience, patience
+	s.tuning.still.silence, s.tuning.still.hush = patience, patience
 	i.gate = newGate(1)
 	heard, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -215,8 +215,8 @@ func TestWidenOften(t *testing.T) {
 			defer p.mu.Unlock()
 			return p.delay
 		}
-		if delay(&i.relist)+delay(&i.pace) > 0 || lines.count("WARN") > 0 {
-			t.Errorf("the next list waits %v, the next watch %v", delay(&i.relist), delay(&i.pace))
+		if delay(&i.relist)+delay(&i.watches.pace) > 0 || lines.count("WARN") > 0 {
+			t.Errorf("the next list waits %v, the next watch %v", delay(&i.relist), delay(&i.watches.pace))
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestWidenIsRefused(t *testing.T) {
 				if !refused.Load() {
 					t.Error("nothing was refused")
 				}
-				if o, ok := i.Get("shop", "o7"); !ok || version(o) != "3" {
+				if o, ok := i.cache.get("shop", "o7"); !ok || version(o) != "3" {
 					t.Errorf("the cache has %s", version(o))
 				}
 				e.silentAfter(t, objects+1)

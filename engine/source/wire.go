@@ -146,7 +146,7 @@ func (w *wire) again(ctx context.Context) error {
 // The consumer gets the objects only when all of them have come.
 func (w *wire) initial(e *entry) (ok bool) {
 	if e.arrival.unfit != nil {
-		w.informer.unreadable(e)
+		w.informer.reader.unreadable(e)
 		return false
 	}
 	w.informer.counts.received.Add(1)
@@ -181,7 +181,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	if isInitial && w.exact != "" {
 		return nil, errExact
 	}
-	if isInitial && w.informer.lists.Load() {
+	if isInitial && w.informer.watches.isEndless.Load() {
 		return nil, errEndless
 	}
 	if r := w.resumption; r != nil {
@@ -259,7 +259,7 @@ func (w *wire) open(ctx context.Context, o metav1.ListOptions) (
 	if err != nil {
 		return nil, nil, err
 	}
-	w.informer.pace.began()
+	w.informer.watches.pace.began()
 	w.informer.counts.watches.Add(1)
 	return inner, release, nil
 }
@@ -306,7 +306,7 @@ func (w *wire) narrow(o *metav1.ListOptions) {
 
 // hold waits before the next watch if the server ends watches as soon as they begin.
 func (w *wire) hold(ctx context.Context) error {
-	delay, often := w.informer.pace.next(w.tuning().short, w.tuning().unreachablePause)
+	delay, often := w.informer.watches.pace.next(w.tuning().short, w.tuning().unreachablePause)
 	if often {
 		w.informer.health.trouble(Failing, "watches end as soon as they begin", true)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,20 @@ type fullLog struct {
 	content *log.Contents
 }
 
+// fullLogs are the full logs on their way from the goroutine that appends to the one that makes
+// checkpoints, which moves them into the store.
+type fullLogs struct {
+	next     chan *fullLog // capacity 1
+	isMoving atomic.Bool   // one was handed over, and the other goroutine has not dealt with it
+	kept     *fullLog      // the one that is not in the store yet; only checkpoints use it
+}
+
+// hand hands over a log. isMoving must be false.
+func (f *fullLogs) hand(full *fullLog) {
+	f.isMoving.Store(true)
+	f.next <- full
+}
+
 // rotate begins another log, and hands the one before it to the goroutine that makes checkpoints.
 // Only the goroutine that appends calls rotate, and not before that goroutine has dealt with the
 // last log that it was handed.
@@ -44,12 +59,11 @@ func (s *Store) rotate(d *database, atOnce bool) error {
 	if err != nil {
 		return err
 	}
-	d.isMoving.Store(true)
 	// A log grows far beyond its limit if the one before it is not moved in time. Pebble is then
 	// behind with its tables.
 	isBehind := old.Offset > s.opts.limits.log+s.opts.limits.log/2
 	d.fs.Tempo.SetCalm(!atOnce && !isBehind)
-	d.full <- &fullLog{number: old.File, upTo: s.logged.reached.Load(), atOnce: atOnce}
+	d.full.hand(&fullLog{number: old.File, upTo: s.logged.reached.Load(), atOnce: atOnce})
 	return nil
 }
 
@@ -70,18 +84,18 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		}
 		full.content = content
 	}
-	if d.kept != nil && d.kept != full {
-		if err := s.moveLog(d, d.kept, full.content); err != nil {
+	if kept := d.full.kept; kept != nil && kept != full {
+		if err := s.moveLog(d, kept, full.content); err != nil {
 			return err
 		}
 	}
-	d.kept = full
+	d.full.kept = full
 	if full.atOnce {
 		if err := s.moveLog(d, full, nil); err != nil {
 			return err
 		}
 	}
-	d.isMoving.Store(false)
+	d.full.isMoving.Store(false)
 	return nil
 }
 
@@ -96,7 +110,7 @@ func (s *Store) moveLog(d *database, full *fullLog, later *log.Contents) error {
 	if err := d.move(full.content, later, begun, done); err != nil {
 		return err
 	}
-	d.kept = nil
+	d.full.kept = nil
 	_ = full.content.Close() // it was only read
 	if err := d.log.Remove(full.number); err != nil {
 		return err
@@ -213,7 +227,7 @@ func (d *database) recover(files vfs.FS) error {
 		for _, c := range left.Contents {
 			m.apply(c, nil)
 		}
-		d.view = m.batch
+		d.view = &view{batch: m.batch}
 		return m.err
 	}
 	next := at.Next

@@ -110,7 +110,7 @@ func (s *Store) flush(d *database) error {
 func (s *Store) turn() error {
 	d := s.db.Load()
 	select {
-	case full := <-d.full:
+	case full := <-d.full.next:
 		s.move(d, full)
 	default:
 	}

@@ -170,7 +170,7 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 			}
 		})
 	}
-	s.move(d, <-d.full)
+	s.move(d, <-d.full.next)
 	closed(t, s)
 }
 

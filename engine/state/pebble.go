@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -38,13 +37,10 @@ type database struct {
 	// goroutine that appends.
 	isParted bool
 
-	log      *log.Log      // nil if the database is only read
-	writer   writer        // only the goroutine that appends uses it
-	full     chan *fullLog // logs that the store has to get; one at a time
-	isMoving atomic.Bool   // one is being dealt with
-	kept     *fullLog      // full, and not in the store; only checkpoints use it
-	view     *pebble.Batch // of a database that is only read: with the content of its logs
-	viewing  sync.Mutex    // held while a view is made from view
+	log    *log.Log // nil if the database is only read
+	writer writer   // only the goroutine that appends uses it
+	full   fullLogs // that the store has to get
+	view   *view    // of a database that is only read: with the content of its logs
 
 	wroteBefore string // the version of informd that wrote it before it was opened; "" if unknown
 
@@ -162,7 +158,7 @@ func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
 		compacts: compacts,
-		maxBatch: o.limits.batch, maxPart: o.limits.part, full: make(chan *fullLog, 1),
+		maxBatch: o.limits.batch, maxPart: o.limits.part, full: fullLogs{next: make(chan *fullLog, 1)},
 		reading: make(chan struct{}, maxReads),
 	}, nil
 }
@@ -218,35 +214,40 @@ func (d *database) locked(f func(pebble.Reader) error) (err error) {
 // reader returns what the store holds.
 func (d *database) reader() pebble.Reader {
 	if d.view != nil {
-		return viewReader{d}
+		return d.view
 	}
 	return d.pebble
 }
 
-// viewReader reads a view. Making an iterator may change the batch below.
-type viewReader struct{ d *database }
-
-func (v viewReader) Get(key []byte) (value []byte, closer io.Closer, err error) {
-	v.d.viewing.Lock()
-	defer v.d.viewing.Unlock()
-	return v.d.view.Get(key)
+// view is a store together with the content of its logs, in memory. It implements pebble.Reader.
+// Any number of goroutines may read it.
+type view struct {
+	mu    sync.Mutex // guards batch, which making an iterator may change; a leaf
+	batch *pebble.Batch
 }
 
-func (v viewReader) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
-	v.d.viewing.Lock()
-	defer v.d.viewing.Unlock()
-	return v.d.view.NewIter(o)
+func (v *view) Get(key []byte) (value []byte, closer io.Closer, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.batch.Get(key)
 }
 
-func (v viewReader) NewIterWithContext(
+func (v *view) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.batch.NewIter(o)
+}
+
+func (v *view) NewIterWithContext(
 	ctx context.Context, o *pebble.IterOptions,
 ) (*pebble.Iterator, error) {
-	v.d.viewing.Lock()
-	defer v.d.viewing.Unlock()
-	return v.d.view.NewIterWithContext(ctx, o)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.batch.NewIterWithContext(ctx, o)
 }
 
-func (viewReader) Close() error { return nil }
+// Close does nothing, as for a reader that somebody else closes: see database.close.
+func (*view) Close() error { return nil }
 
 // scan calls f with each key that begins with prefix, from start on, until f returns false. Key and
 // value belong to Pebble and are valid until f returns.
@@ -302,10 +303,10 @@ func (d *database) close() (err error) {
 		err = errors.Join(err, d.log.Close())
 	}
 	if d.view != nil {
-		err = errors.Join(err, d.view.Close())
+		err = errors.Join(err, d.view.batch.Close())
 	}
-	if d.kept != nil {
-		err = errors.Join(err, d.kept.content.Close())
+	if kept := d.full.kept; kept != nil {
+		err = errors.Join(err, kept.content.Close())
 	}
 	err = errors.Join(err, d.pebble.Close())
 	d.compacts.Wait()

@@ -116,7 +116,7 @@ func (s *Store) finish() {
 	}
 	s.hasten()
 	select {
-	case full := <-d.full:
+	case full := <-d.full.next:
 		s.move(d, full)
 	default:
 	}
@@ -181,7 +181,7 @@ func (s *Store) tryAppend() {
 	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsMoved.Load()
 	switch {
 	case err != nil || !isFull:
-	case d.isMoving.Load():
+	case d.full.isMoving.Load():
 		d.fs.Tempo.Hurry()
 	default:
 		err = s.rotate(d, s.wantsMoved.Swap(false))
@@ -239,7 +239,7 @@ func (s *Store) moveAll(ctx context.Context) {
 		var full chan *fullLog
 		d := s.db.Load()
 		if d != nil {
-			full = d.full
+			full = d.full.next
 		}
 		select {
 		case <-ctx.Done():

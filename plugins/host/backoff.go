@@ -5,6 +5,30 @@ import (
 	"time"
 )
 
+// Backoff says how long a Host pauses before it tries a handler again.
+type Backoff struct {
+	Min        time.Duration // after a first failure, then doubled; default 200 ms
+	Max        time.Duration // default 30 s
+	Decay      time.Duration // a run of this length makes up for one failure; default 1 min
+	RefusedMin time.Duration // after a refused config, doubled likewise; default 1 min
+	RefusedMax time.Duration // default 10 min
+}
+
+func (b Backoff) withDefaults() Backoff {
+	setDefault(&b.Min, 200*time.Millisecond)
+	setDefault(&b.Max, 30*time.Second)
+	setDefault(&b.Decay, time.Minute)
+	setDefault(&b.RefusedMin, time.Minute)
+	setDefault(&b.RefusedMax, 10*time.Minute)
+	return b
+}
+
+// ofFailures returns a count of failures that have not happened yet.
+func (b Backoff) ofFailures() backoff { return newBackoff(b.Min, b.Max, b.Decay) }
+
+// ofRefusals returns a count of refused configs. It never decays.
+func (b Backoff) ofRefusals() backoff { return backoff{min: b.RefusedMin, max: b.RefusedMax} }
+
 // backoff counts failures for the pause before the next try: min after the first one, doubled for
 // each further one, up to max. For each decay without a failure it forgets one. So a handler that
 // crashes once a day is back at once each time, and one that crashes every few seconds is not.

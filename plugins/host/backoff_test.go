@@ -112,7 +112,7 @@ func about(got, want time.Duration) bool { return got >= want*8/10 && got <= wan
 // longest.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := live(Options{BackoffMin: 100 * time.Millisecond, BackoffMax: time.Second}, func(int) time.Duration { return 0 })
+		h, stop := live(Options{Backoff: Backoff{Min: 100 * time.Millisecond, Max: time.Second}}, func(int) time.Duration { return 0 })
 		time.Sleep(time.Hour)
 		if s := h.Status(); s.State != BackingOff || s.Reason != errUnlucky.Error() || s.Failures != 5 || s.Next.Before(time.Now()) {
 			t.Errorf("%+v", s)
@@ -140,7 +140,7 @@ func TestDecay(t *testing.T) {
 		var log complaintCount
 		const many = 1000 // until the log has grown tired of it
 		h, stop := live(Options{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)), BackoffMin: 2 * time.Second, BackoffMax: 32 * time.Second, BackoffDecay: time.Minute,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), Backoff: Backoff{Min: 2 * time.Second, Max: 32 * time.Second, Decay: time.Minute},
 		}, func(n int) time.Duration {
 			switch {
 			case n < many:

@@ -73,7 +73,7 @@ func TestCache(t *testing.T) {
 		t.Errorf("%s: %s", got.Kind, got.Error)
 	}
 	// Three refusals: of the two sources, and of the index that does not exist.
-	waitFor(t, "the counts", func() bool { s := h.Status(); return s.Reads >= 12 && s.Refused == 3 })
+	waitFor(t, "the counts", func() bool { s := h.Status(); return s.Reads.Calls >= 12 && s.Reads.Refused == 3 })
 }
 
 // Without access.read there is no socket, and the error names the field that would give the handler
@@ -197,7 +197,7 @@ func TestConfinedCache(t *testing.T) {
 // The socket is removed with the process, however that ends.
 func TestCacheOfACrashedProcess(t *testing.T) {
 	t.Parallel()
-	h := start(t, readerSpec("pods"), host.Options{Cache: allSources.Cache, BackoffMin: time.Millisecond})
+	h := start(t, readerSpec("pods"), host.Options{Cache: allSources.Cache, Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	first := readBy(t, h, reading{Source: "pods"})
 	p, err := os.FindProcess(h.Status().PID)

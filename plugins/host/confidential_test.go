@@ -36,7 +36,7 @@ func TestConfidentialWords(t *testing.T) {
 					s.Read = []string{"secrets"}
 				}
 				h := start(t, s, host.Options{
-					Logger: log.logger(), BackoffMin: time.Minute,
+					Logger: log.logger(), Backoff: host.Backoff{Min: time.Minute},
 					Confidential: func() bool { return isConfidential },
 				})
 				reason := ""
@@ -53,7 +53,7 @@ func TestConfidentialWords(t *testing.T) {
 					return s.State == host.BackingOff || s.State == host.Refused || s.Problem != ""
 				})
 				is := h.Status()
-				status := strings.Join(append(is.LastLog, is.Reason, is.Problem, is.LastFailure, reason), "\n")
+				status := strings.Join(append(is.LastLog, is.Reason, is.Problem, is.LastFailure.Reason, reason), "\n")
 				var own, theirs string // lines of the log
 				waitFor(t, "a word in the log", func() bool {
 					own, theirs = "", ""

@@ -60,7 +60,7 @@ func perform(t *testing.T, n *neighbour, r rogue) {
 		StartTimeout: 20 * time.Second, DescribeTimeout: 10 * time.Second, ConfigureTimeout: 10 * time.Second,
 		HealthInterval: 100 * time.Millisecond, HealthTimeout: 5 * time.Second,
 		DrainTimeout: 200 * time.Millisecond, StopTimeout: 400 * time.Millisecond,
-		BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		Backoff: host.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	if r.opts != nil {
 		r.opts(t, &s.opts)

@@ -30,7 +30,7 @@ func TestNeverAnswers(t *testing.T) {
 	t.Parallel()
 	s := spec("never")
 	s.Concurrency, s.Timeout = 4, 50*time.Millisecond
-	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
+	h := start(t, s, host.Options{Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	if _, err := h.Handle(t.Context(), pod("x")); err == nil || err.Error() != "no answer within the time limit of 50ms" {
 		t.Errorf("got %v", err)
@@ -55,7 +55,7 @@ func TestDeaf(t *testing.T) {
 	s := spec("deaf")
 	s.Concurrency, s.Timeout = 2, 50*time.Millisecond
 	log := &recorder{}
-	h := start(t, s, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond})
+	h := start(t, s, host.Options{Logger: log.logger(), Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	ev := pod("x")
 	ev.Object = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
@@ -200,7 +200,7 @@ func TestLost(t *testing.T) {
 		"huge": "larger than max",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			h := start(t, spec(mode), host.Options{BackoffMin: time.Millisecond})
+			h := start(t, spec(mode), host.Options{Backoff: host.Backoff{Min: time.Millisecond}})
 			ready(t, h)
 			_, err := h.Handle(t.Context(), pod("exit"))
 			if !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), want) {
@@ -214,7 +214,7 @@ func TestLost(t *testing.T) {
 		"fails":    "out of luck",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour})
+			h := start(t, spec(mode), host.Options{Backoff: host.Backoff{Min: time.Hour}})
 			waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, want) })
 		})
 	}
@@ -225,10 +225,10 @@ func TestLost(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	h := start(t, spec("echo"), host.Options{BackoffMin: time.Millisecond})
+	h := start(t, spec("echo"), host.Options{Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
-	if s := h.Status(); s.LastFailure != "" || !s.FailedAt.IsZero() {
-		t.Errorf("nothing has failed: %q, %v", s.LastFailure, s.FailedAt)
+	if s := h.Status(); s.LastFailure != (host.Failure{}) {
+		t.Errorf("nothing has failed: %+v", s.LastFailure)
 	}
 	_, err := h.Handle(t.Context(), pod("die"))
 	const want = `it exited with status 1; its last line on standard error: "ValueError: no such team"; ` +
@@ -237,8 +237,8 @@ func TestLastWords(t *testing.T) {
 		t.Errorf("got %v, want …%s", err, want)
 	}
 	waitFor(t, "a restart", func() bool { s := h.Status(); return s.Restarts > 0 && s.State == host.Running })
-	if s := h.Status(); !strings.HasPrefix(s.LastFailure, "it exited with status 1") || s.FailedAt.Before(began) {
-		t.Errorf("failed at %v: %q", s.FailedAt, s.LastFailure)
+	if s := h.Status(); !strings.HasPrefix(s.LastFailure.Reason, "it exited with status 1") || s.LastFailure.At.Before(began) {
+		t.Errorf("failed at %v: %q", s.LastFailure.At, s.LastFailure.Reason)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	s := spec("echo")
 	s.Concurrency = 1 // one at a time, even if it hangs
-	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
+	h := start(t, s, host.Options{Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	sent := make(chan error)
 	go func() { _, err := h.Handle(t.Context(), pod("wait")); sent <- err }()
@@ -303,7 +303,7 @@ func TestKilled(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	h := start(t, spec("echo"), host.Options{
-		HealthInterval: 100 * time.Millisecond, HealthTimeout: 2 * time.Second, BackoffMin: time.Millisecond,
+		HealthInterval: 100 * time.Millisecond, HealthTimeout: 2 * time.Second, Backoff: host.Backoff{Min: time.Millisecond},
 	})
 	ready(t, h)
 	pid := h.Status().PID
@@ -317,7 +317,7 @@ func TestStopped(t *testing.T) {
 func TestHangsInHealth(t *testing.T) {
 	t.Parallel()
 	h := start(t, spec("hang-health"), host.Options{
-		HealthInterval: 10 * time.Millisecond, HealthTimeout: 50 * time.Millisecond, BackoffMin: time.Hour,
+		HealthInterval: 10 * time.Millisecond, HealthTimeout: 50 * time.Millisecond, Backoff: host.Backoff{Min: time.Hour},
 	})
 	waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, "it hangs") })
 }
@@ -503,7 +503,7 @@ func TestHandlersLog(t *testing.T) {
 // nothing.
 func TestGrandchildren(t *testing.T) {
 	t.Parallel()
-	h := start(t, spec("grandchild"), host.Options{BackoffMin: time.Hour})
+	h := start(t, spec("grandchild"), host.Options{Backoff: host.Backoff{Min: time.Hour}})
 	ready(t, h)
 	_, err := h.Handle(t.Context(), pod("x"))
 	child, convErr := strconv.Atoi(fmt.Sprint(err))
@@ -632,7 +632,7 @@ func TestLargeEvents(t *testing.T) {
 func TestComplainsOnce(t *testing.T) {
 	t.Parallel()
 	log := &recorder{}
-	h := start(t, host.Spec{Name: "gone", Path: "/no/such/handler"}, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
+	h := start(t, host.Spec{Name: "gone", Path: "/no/such/handler"}, host.Options{Logger: log.logger(), Backoff: host.Backoff{Min: time.Millisecond, Max: time.Millisecond}})
 	waitFor(t, "ten attempts", func() bool { return h.Status().Restarts >= 10 })
 	if got := log.count("handler failed"); got != 1 {
 		t.Errorf("%d lines", got)
@@ -649,7 +649,7 @@ func TestUnansweredEvent(t *testing.T) {
 	s := spec("never-one")
 	s.Timeout = 50 * time.Millisecond
 	log := &recorder{}
-	h := start(t, s, host.Options{Logger: log.logger(), LateTimeout: 200 * time.Millisecond, BackoffMin: time.Millisecond})
+	h := start(t, s, host.Options{Logger: log.logger(), LateTimeout: 200 * time.Millisecond, Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	if _, err := h.Handle(t.Context(), pod("never")); err == nil || !strings.Contains(err.Error(), "time limit") {
 		t.Errorf("got %v", err)

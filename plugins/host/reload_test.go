@@ -210,7 +210,7 @@ func TestReloadOfAFailingHandler(t *testing.T) {
 	t.Parallel()
 	for mode, state := range map[string]host.State{"exits": host.BackingOff, "refuses": host.Refused} {
 		t.Run(mode, func(t *testing.T) {
-			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
+			h := start(t, spec(mode), host.Options{Backoff: host.Backoff{Min: time.Hour, Max: time.Hour}})
 			waitFor(t, "the failure", func() bool { return h.Status().State == state })
 			if next := time.Until(h.Status().Next); next < 30*time.Second {
 				t.Errorf("it is tried again in %v", next)
@@ -285,7 +285,7 @@ func TestReloadPastTimeLimit(t *testing.T) {
 // over at once.
 func TestReloadDuringCrash(t *testing.T) {
 	t.Parallel()
-	h := start(t, spec("echo"), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
+	h := start(t, spec("echo"), host.Options{Backoff: host.Backoff{Min: time.Hour, Max: time.Hour}})
 	ready(t, h)
 	lost := make(chan error, 1)
 	go func() { _, err := h.Handle(t.Context(), pod("wait")); lost <- err }()
@@ -365,7 +365,7 @@ func TestWedged(t *testing.T) {
 	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger(),
-		HealthInterval: 50 * time.Millisecond, HealthTimeout: 5 * time.Second, BackoffMin: time.Millisecond})
+		HealthInterval: 50 * time.Millisecond, HealthTimeout: 5 * time.Second, Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	pid := h.Status().PID
 	stop(t, pid)

@@ -179,7 +179,7 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 	}
 	f.resolve(addresses...)
 	log := &recorder{}
-	r := f.remote(host.Options{Logger: log.logger(), StartTimeout: 500 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: 200 * time.Millisecond})
+	r := f.remote(host.Options{Logger: log.logger(), StartTimeout: 500 * time.Millisecond, Backoff: host.Backoff{Min: time.Millisecond, Max: 200 * time.Millisecond}})
 	waitFor(t, "the one that is well", func() bool {
 		s := r.Status()
 		return len(s.Endpoints) == len(addresses) && s.Endpoints[0].Status.State == host.Running
@@ -253,7 +253,7 @@ func TestRemoteConnectsAgain(t *testing.T) {
 	}}, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 200 * time.Millisecond}))
 	f.resolve(1)
 	log := &recorder{}
-	r := f.remote(host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Hour})
+	r := f.remote(host.Options{Logger: log.logger(), Backoff: host.Backoff{Min: time.Millisecond, Max: time.Hour}})
 	stop := pour(t, r, "a")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -276,7 +276,7 @@ func TestRemoteReconnectsLeaveNothing(t *testing.T) {
 	f.rogue(2, f.frames(func(*http2.Framer) error { return errors.New("enough") }))
 	refused := f.rogue(3, func(net.Conn) {})
 	f.resolve(1, 2, 3)
-	r := f.remote(host.Options{BackoffMin: time.Nanosecond, BackoffMax: time.Microsecond})
+	r := f.remote(host.Options{Backoff: host.Backoff{Min: time.Nanosecond, Max: time.Microsecond}})
 	const rounds = 40 // twice what may be left by chance
 	count := func() (goroutines, files int) {
 		open, err := os.ReadDir("/proc/self/fd")

@@ -73,7 +73,7 @@ func TestRemotePartition(t *testing.T) {
 	f.rogue(2, w.serve(f.address(9).String()))
 	f.resolve(1, 2)
 	r := f.remote(host.Options{
-		StartTimeout: 500 * time.Millisecond, HealthInterval: 100 * time.Millisecond, HealthTimeout: 500 * time.Millisecond, BackoffMax: 300 * time.Millisecond,
+		StartTimeout: 500 * time.Millisecond, HealthInterval: 100 * time.Millisecond, HealthTimeout: 500 * time.Millisecond, Backoff: host.Backoff{Max: 300 * time.Millisecond},
 	})
 	runs(t, r, 2)
 	waits := make(chan error, 2) // on each side of the cut
@@ -113,7 +113,7 @@ func TestRemoteSameProcessTwice(t *testing.T) {
 	f.rogue(2, w.serve(f.address(1).String()))
 	f.resolve(1, 2)
 	r := f.remote(host.Options{
-		StartTimeout: 500 * time.Millisecond, HealthInterval: 100 * time.Millisecond, HealthTimeout: 500 * time.Millisecond, BackoffMax: 300 * time.Millisecond,
+		StartTimeout: 500 * time.Millisecond, HealthInterval: 100 * time.Millisecond, HealthTimeout: 500 * time.Millisecond, Backoff: host.Backoff{Max: 300 * time.Millisecond},
 	})
 	runs(t, r, 2)
 	stop := pour(t, r, "slow")

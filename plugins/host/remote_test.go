@@ -289,7 +289,7 @@ func TestRemoteEndpointKilled(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
 	f.resolve(1, 2)
-	r := f.remote(host.Options{BackoffMax: 200 * time.Millisecond})
+	r := f.remote(host.Options{Backoff: host.Backoff{Max: 200 * time.Millisecond}})
 	runs(t, r, 2)
 	if got, _ := r.Limit(); got != 8 {
 		t.Errorf("the limit is %d, want 4 for each", got)
@@ -444,7 +444,7 @@ func TestRemoteRotation(t *testing.T) {
 	f := newFarm(t)
 	first := f.process(1)
 	f.resolve(1)
-	r := f.remote(host.Options{BackoffMax: 200 * time.Millisecond})
+	r := f.remote(host.Options{Backoff: host.Backoff{Max: 200 * time.Millisecond}})
 	runs(t, r, 1)
 	next := testca.New(t, f.dir, "ca") // the same files
 	next.Issue(t, "oncall", "oncall.shop.svc")

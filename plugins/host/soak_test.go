@@ -66,7 +66,7 @@ func TestSoakCrashes(t *testing.T) {
 	s = spec(soakedMode)
 	s.Env = append(s.Env, "SOAKED="+file)
 	s.Timeout = 10 * time.Second
-	bad := start(t, s, host.Options{RunDir: dirs[1], TempDir: dirs[2], BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond})
+	bad := start(t, s, host.Options{RunDir: dirs[1], TempDir: dirs[2], Backoff: host.Backoff{Min: time.Millisecond, Max: 5 * time.Millisecond}})
 	ready(t, bad)
 
 	stream := newStream(t, well, pace)

@@ -94,13 +94,9 @@ type Options struct {
 	StopTimeout    time.Duration
 	LookUpInterval time.Duration // longest time between look-ups of a remote name; default 10 s
 
-	BackoffMin    time.Duration // pause after a first failure, then doubled; default 200 ms
-	BackoffMax    time.Duration // default 30 s
-	BackoffDecay  time.Duration // a run of this length makes up for one failure; default 1 min
-	RefusedMin    time.Duration // pause after a refused config, doubled likewise; default 1 min
-	RefusedMax    time.Duration // default 10 min
-	LogLinesBurst int           // log lines of one process that pass at once; default 1000
-	LogLinesRate  int           // and per second after; more are dropped and counted; default 200
+	Backoff       Backoff
+	LogLinesBurst int // log lines of one process that pass at once; default 1000
+	LogLinesRate  int // and per second after; more are dropped and counted; default 200
 
 	launchGrace time.Duration // see there
 }
@@ -126,11 +122,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.DrainTimeout, 5*time.Second)
 	setDefault(&o.StopTimeout, 2*time.Second)
 	setDefault(&o.LookUpInterval, 10*time.Second)
-	setDefault(&o.BackoffMin, 200*time.Millisecond)
-	setDefault(&o.BackoffMax, 30*time.Second)
-	setDefault(&o.BackoffDecay, time.Minute)
-	setDefault(&o.RefusedMin, time.Minute)
-	setDefault(&o.RefusedMax, 10*time.Minute)
+	o.Backoff = o.Backoff.withDefaults()
 	setDefault(&o.LogLinesBurst, 1000)
 	setDefault(&o.LogLinesRate, 200)
 	setDefault(&o.launchGrace, launchGrace)

@@ -59,11 +59,9 @@ type Status struct {
 	PID       int         // of the process; 0 if none is running
 	Reloading time.Time   // since when a Reload is under way; zero if none is
 	Restarts  int         // launches after the first, including those by Reload
-	Failures  int         // that count towards the next pause; see Options.BackoffDecay
-	// LastFailure says why the last process that failed did so, at FailedAt, also while the next
-	// one runs. Empty if none has failed.
-	LastFailure string
-	FailedAt    time.Time
+	Failures  int         // that count towards the next pause; see Backoff.Decay
+	// LastFailure is that of the last process that failed, also while the next one runs.
+	LastFailure Failure
 	// LastLog holds the last lines on standard error of the last process that failed, oldest
 	// first: at most 10, of at most 200 bytes each.
 	LastLog  []string
@@ -71,10 +69,21 @@ type Status struct {
 	InFlight int // events that are with the process
 	Slow     Slow
 	Counts   Counts
-	Reads    uint64 // calls that read the cache
-	Refused  uint64 // of them, those that were answered with an error
+	Reads    Reads
 
 	Endpoints []Endpoint // of a remote handler, by address
+}
+
+// Failure says why and when a process failed. It is zero if none has failed.
+type Failure struct {
+	Reason string
+	At     time.Time
+}
+
+// Reads are totals of the calls that read the cache.
+type Reads struct {
+	Calls   uint64
+	Refused uint64 // of them, those that were answered with an error
 }
 
 // Endpoint is one of the endpoints behind a remote handler's name.

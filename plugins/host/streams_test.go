@@ -61,7 +61,7 @@ func (c *closingConn) Write(p []byte) (int, error) {
 func TestNoStreams(t *testing.T) {
 	t.Parallel()
 	log := &recorder{}
-	options := host.Options{Logger: log.logger(), HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Hour}
+	options := host.Options{Logger: log.logger(), HealthTimeout: 200 * time.Millisecond, Backoff: host.Backoff{Min: time.Hour}}
 	h := start(t, spec("no-streams"), options)
 	waitFor(t, "the failure", func() bool { return h.Status().State == host.BackingOff })
 	if got, want := h.Status().Reason, "it did not take the stream of deliveries within 200ms"; got != want {

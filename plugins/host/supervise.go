@@ -55,14 +55,14 @@ func newSupervisor(
 		ended:      make(chan struct{}),
 		spec:       spec,
 		status:     Status{State: Idle, Since: time.Now()},
-		failures:   newBackoff(opts.BackoffMin, opts.BackoffMax, opts.BackoffDecay),
+		failures:   opts.Backoff.ofFailures(),
 		ready:      make(chan struct{}),
 	}
 }
 
 // run keeps a session running until ctx ends. It returns when nothing of it is left.
 func (s *supervisor) run(ctx context.Context) {
-	refusals := backoff{min: s.opts.RefusedMin, max: s.opts.RefusedMax}
+	refusals := s.opts.Backoff.ofRefusals()
 	complaints := complaints{log: s.log}
 	next := s.takeFirst()
 	for launches := 0; ctx.Err() == nil; launches++ {
@@ -72,11 +72,11 @@ func (s *supervisor) run(ctx context.Context) {
 		if next, err = s.runOnce(ctx, next, &complaints); err == nil {
 			continue // ctx ended, or there is a successor
 		}
-		state, pause, left := BackingOff, s.opts.BackoffMin, errors.Is(err, session.ErrLeaving)
+		state, pause, left := BackingOff, s.opts.Backoff.Min, errors.Is(err, session.ErrLeaving)
 		switch {
 		case isRefusal(err):
 			state, pause = Refused, refusals.next()
-		case left && time.Since(began) > goodAge*s.opts.BackoffMin: // it did its part
+		case left && time.Since(began) > goodAge*s.opts.Backoff.Min: // it did its part
 		default:
 			s.mu.Lock()
 			pause = s.failures.next()
@@ -87,7 +87,7 @@ func (s *supervisor) run(ctx context.Context) {
 			st.State, st.Reason = state, err.Error()
 			st.LastLog, st.Next = lastLog(err), time.Now().Add(pause)
 			if !left {
-				st.LastFailure, st.FailedAt = err.Error(), time.Now()
+				st.LastFailure = Failure{Reason: err.Error(), At: time.Now()}
 			}
 		})
 		if left {
@@ -171,7 +171,7 @@ func (s *supervisor) runOnce(
 	default:
 		current.End(s.opts.StopTimeout)
 	}
-	if time.Since(began) >= s.opts.BackoffDecay {
+	if time.Since(began) >= s.opts.Backoff.Decay {
 		complaints.forget()
 	}
 	return next, err
@@ -285,7 +285,7 @@ func (s *supervisor) snapshot() Status {
 	s.mu.Unlock()
 	st.Waiting, st.InFlight, st.Counts = s.consumer.Stats()
 	st.Slow = s.consumer.Slow()
-	st.Reads, st.Refused = s.opts.reads.Calls.Load(), s.opts.reads.Refused.Load()
+	st.Reads = Reads{Calls: s.opts.reads.Calls.Load(), Refused: s.opts.reads.Refused.Load()}
 	return st
 }
 

@@ -77,7 +77,7 @@ func TestOrphans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := host.New(spec("orphans"), host.Options{
-				RunDir: shortDir(t), BackoffMin: time.Hour, HealthInterval: 100 * time.Millisecond, HealthTimeout: time.Second,
+				RunDir: shortDir(t), Backoff: host.Backoff{Min: time.Hour}, HealthInterval: 100 * time.Millisecond, HealthTimeout: time.Second,
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
@@ -183,7 +183,7 @@ func TestHostDiesWithShim(t *testing.T) {
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	log := &recorder{}
-	h := start(t, spec("grandchild"), host.Options{Logger: log.logger(), BackoffMin: time.Millisecond})
+	h := start(t, spec("grandchild"), host.Options{Logger: log.logger(), Backoff: host.Backoff{Min: time.Millisecond}})
 	ready(t, h)
 	pid, child := h.Status().PID, fled(t, h)
 	kill(t, parentOf(pid))
@@ -243,7 +243,7 @@ func TestChains(t *testing.T) {
 	s := spec("chains")
 	s.Env = append(s.Env, "SCRIPT="+script)
 	log := &recorder{}
-	h := start(t, s, host.Options{Logger: log.logger(), BackoffMin: time.Hour})
+	h := start(t, s, host.Options{Logger: log.logger(), Backoff: host.Backoff{Min: time.Hour}})
 	ready(t, h)
 	waitFor(t, "a chain", func() bool { return len(having(script)) > 0 })
 	kill(t, h.Status().PID)

@@ -288,7 +288,8 @@ func (b *backend) Explain(rule, namespace, name string, _ bool) (explain.Explana
 	if rule != "settings" {
 		return explain.Explanation{}, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
-	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent, Events: []string{"added", "updated", "deleted", "synced"}}
+	x := explain.Explanation{Rule: rule, Object: namespace + "/" + name, State: "active", Standing: explain.Absent}
+	x.Events = []string{"added", "updated", "deleted", "synced"}
 	x.Source = explain.Source{Name: "pods", Resource: "v1/pods", Selections: []explain.Selection{{LabelSelector: "app=web"}}}
 	x.Conclude()
 	return x, nil

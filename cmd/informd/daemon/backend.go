@@ -172,7 +172,7 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 		Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
 		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
-		LastFailure: s.LastFailure, FailedAt: s.FailedAt,
+		LastFailure: s.LastFailure.Reason, FailedAt: s.LastFailure.At,
 		Problem: s.Problem, ProblemAt: s.ProblemAt,
 	}
 	if s.State == host.BackingOff || s.State == host.Refused {

@@ -37,7 +37,7 @@ func TestReadinessHasStatesOnly(t *testing.T) {
 	}
 	h := &handlers{all: handlerSet{
 		{name: "crashes", host: &namedHost{troubled{status: host.Status{
-			State: host.BackingOff, Reason: said, LastFailure: said, LastLog: []string{said},
+			State: host.BackingOff, Reason: said, LastFailure: host.Failure{Reason: said}, LastLog: []string{said},
 		}}, "crashes"}},
 		{name: "complains", host: &namedHost{troubled{status: host.Status{
 			State: host.Running, Problem: said,

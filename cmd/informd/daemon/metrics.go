@@ -359,8 +359,8 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
 		gauge(handlerReady, boolean(s.State == host.Running), h.name)
 		gauge(handlerFailures, float64(s.Failures), h.name)
-		counter(handlerReads, s.Reads, h.name)
-		counter(handlerRefused, s.Refused, h.name)
+		counter(handlerReads, s.Reads.Calls, h.name)
+		counter(handlerRefused, s.Reads.Refused, h.name)
 		counter(handlerStray, s.Counts.Late, h.name, "late")
 		counter(handlerStray, s.Counts.Unknown, h.name, "unknown")
 		for _, state := range host.States() {

@@ -291,7 +291,7 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 	log := slog.New(host.OwnLines(cli.NewTextLog(w,
 		&slog.HandlerOptions{Level: level, ReplaceAttr: cli.Untimed})))
 	options := folders.Options(log)
-	options.BackoffMax = time.Second // somebody waits
+	options.Backoff.Max = time.Second // somebody waits
 	if f.debug {
 		options = debugged(options)
 	}

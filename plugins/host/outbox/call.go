@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/informd/informd/internal/list"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/wire"
 )
@@ -17,13 +18,12 @@ type call struct {
 	answered func(handler.Answer, error)
 	unwatch  func() bool // stops watching the caller's context
 
-	isSlow   bool      // takes no place of Window.Events: see slow.go
-	at       *Consumer // has the call; nil: it waits for one
-	seq      uint64    // set when the event is taken
-	deadline time.Time // likewise
-	in       *fifo     // the list that holds the call; nil once it has an outcome
-	prev     *call
-	next     *call
+	isSlow   bool                // takes no place of Window.Events: see slow.go
+	at       *Consumer           // has the call; nil: it waits for one
+	seq      uint64              // set when the event is taken
+	deadline time.Time           // likewise
+	in       *fifo               // the list that holds the call; nil once it has an outcome
+	place    list.Element[*call] // in that list
 }
 
 func newCall(ev *handler.Event, answered func(handler.Answer, error)) *call {
@@ -74,68 +74,51 @@ func report(outcomes []Outcome) {
 
 // fifo is a list of calls in order. A call is in one list at most.
 type fifo struct {
-	head, tail *call
-	n          int
-	bytes      int64 // of their events
+	list  list.List[*call]
+	n     int
+	bytes int64 // of their events
 }
 
-func (f *fifo) push(c *call) {
-	c.in, c.prev, c.next = f, f.tail, nil
-	if f.tail == nil {
-		f.head = c
-	} else {
-		f.tail.next = c
+// head returns the first call, or nil.
+func (f *fifo) head() *call { return callAt(f.list.Front()) }
+
+// tail returns the last call, or nil.
+func (f *fifo) tail() *call { return callAt(f.list.Back()) }
+
+// next returns the call behind c in its list, or nil.
+func (c *call) next() *call { return callAt(c.place.Next()) }
+
+func callAt(e *list.Element[*call]) *call {
+	if e == nil {
+		return nil
 	}
-	f.tail = c
-	f.n++
-	f.bytes += c.size
+	return e.Value
 }
 
-func (f *fifo) pushFront(c *call) {
-	c.in, c.prev, c.next = f, nil, f.head
-	if f.head == nil {
-		f.tail = c
-	} else {
-		f.head.prev = c
-	}
-	f.head = c
-	f.n++
-	f.bytes += c.size
-}
+func (f *fifo) push(c *call) { f.insertBefore(c, nil) }
+
+func (f *fifo) pushFront(c *call) { f.insertBefore(c, f.list.Front()) }
 
 // insert puts c where its number belongs, in a list in order of numbers.
 func (f *fifo) insert(c *call) {
-	before := f.tail
-	for before != nil && before.seq > c.seq {
-		before = before.prev
+	var behind *list.Element[*call]
+	for at := f.list.Back(); at != nil && at.Value.seq > c.seq; at = at.Prev() {
+		behind = at
 	}
-	switch before {
-	case f.tail:
-		f.push(c)
-		return
-	case nil:
-		f.pushFront(c)
-		return
-	}
-	c.in, c.prev, c.next = f, before, before.next
-	before.next.prev = c
-	before.next = c
+	f.insertBefore(c, behind)
+}
+
+// insertBefore puts c in front of at, or at the end if at is nil.
+func (f *fifo) insertBefore(c *call, at *list.Element[*call]) {
+	c.in, c.place.Value = f, c
+	f.list.InsertBefore(&c.place, at)
 	f.n++
 	f.bytes += c.size
 }
 
 func (f *fifo) remove(c *call) {
-	if c.prev == nil {
-		f.head = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		f.tail = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.in, c.prev, c.next = nil, nil, nil
+	c.in = nil
+	f.list.Remove(&c.place)
 	f.n--
 	f.bytes -= c.size
 }

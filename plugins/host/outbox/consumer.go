@@ -26,18 +26,15 @@ type Consumer struct {
 	// slowAssigned and slowSent are likewise, of events that take no place: see slow.go.
 	slowAssigned, slowSent fifo
 
-	bySeq    map[uint64]*call // the calls of sent and slowSent
-	late     map[uint64]late  // abandoned, and not answered yet; see Overdue
-	lateOf   map[object]int   // how many events of late an object has; none is 0
-	lateSlow int              // events of late that were slow
-	pace     pace
-	probing  probing
-	cancels  []uint64 // of late, those that the handler was not told about
-	seq      uint64   // of the last event taken in this session
-	proven   bool     // has answered an event, and has not failed since
-	failed   bool     // has failed, and has not answered an event since
-	wedged   bool     // leaves a health check without an answer
-	counts   Counts
+	bySeq   map[uint64]*call // the calls of sent and slowSent
+	late    lateEvents       // abandoned, and not answered yet; see Overdue
+	pace    pace
+	probing probing
+	seq     uint64 // of the last event taken in this session
+	proven  bool   // has answered an event, and has not failed since
+	failed  bool   // has failed, and has not answered an event since
+	wedged  bool   // leaves a health check without an answer
+	counts  Counts
 }
 
 // Window bounds what may be with the handler at once.
@@ -58,13 +55,6 @@ type Window struct {
 
 // isLast reports whether an event goes alone.
 func (w *Window) isLast(ev *handler.Event) bool { return w.Last > 0 && ev.Attempt >= w.Last }
-
-// late is an event that timed out or that nobody wants any more.
-type late struct {
-	object   object
-	deadline time.Time
-	isSlow   bool
-}
 
 // Batch is what goes to the handler in one message.
 type Batch struct {
@@ -124,7 +114,7 @@ func (c *Consumer) assign(call *call) {
 }
 
 // keeps reports whether an event of the object is late here. box.mu is held.
-func (c *Consumer) keeps(o object) bool { return len(c.lateOf) > 0 && c.lateOf[o] > 0 }
+func (c *Consumer) keeps(o object) bool { return c.late.has(o) }
 
 // Attach begins a session: from now on the consumer gets events.
 func (c *Consumer) Attach(w Window) {
@@ -166,12 +156,12 @@ func (c *Consumer) leave() {
 	case o.left <- struct{}{}:
 	default:
 	}
-	for call := c.assigned.tail; call != nil; call = c.assigned.tail {
+	for call := c.assigned.tail(); call != nil; call = c.assigned.tail() {
 		c.assigned.remove(call)
 		call.at = nil
 		o.waiting.pushFront(call)
 	}
-	for call := c.slowAssigned.tail; call != nil; call = c.slowAssigned.tail {
+	for call := c.slowAssigned.tail(); call != nil; call = c.slowAssigned.tail() {
 		c.slowAssigned.remove(call)
 		call.at, call.isSlow = nil, false
 		o.waiting.pushFront(call)
@@ -219,8 +209,8 @@ func (c *Consumer) Fail(err error) {
 	o := c.box
 	o.mu.Lock()
 	c.proven, c.failed = false, true
-	stuck := make(map[object]bool, len(c.late))
-	for _, l := range c.late {
+	stuck := make(map[object]bool, len(c.late.bySeq))
+	for _, l := range c.late.bySeq {
 		stuck[l.object] = true
 	}
 	for _, call := range c.bySeq {
@@ -228,8 +218,8 @@ func (c *Consumer) Fail(err error) {
 	}
 	var ended []Outcome
 	for _, list := range []*fifo{&c.assigned, &c.slowAssigned, &o.waiting} {
-		for call := list.head; call != nil && len(stuck) > 0; {
-			next := call.next
+		for call := list.head(); call != nil && len(stuck) > 0; {
+			next := call.next()
 			if object := call.object(); stuck[object] {
 				delete(stuck, object)
 				list.remove(call)
@@ -265,19 +255,17 @@ func (c *Consumer) detach(err error) (ended []Outcome, seqs []uint64) {
 	c.box.leaving = slices.DeleteFunc(c.box.leaving, func(other *Consumer) bool {
 		return other == c
 	})
-	seqs = c.cancels
+	seqs = c.late.takeCancels()
 	for _, list := range []*fifo{&c.slowSent, &c.sent} {
-		for call := list.head; call != nil; call = list.head {
+		for call := list.head(); call != nil; call = list.head() {
 			c.release(call)
 			c.counts.Lost++
 			seqs = append(seqs, call.seq)
 			ended = append(ended, Outcome{call: call, Err: err})
 		}
 	}
-	c.attached, c.cancels = false, nil
-	clear(c.late)
-	clear(c.lateOf)
-	c.lateSlow = 0
+	c.attached = false
+	c.late.clear()
 	c.stopProbing()
 	return ended, seqs
 }
@@ -290,8 +278,7 @@ func (c *Consumer) Take(now time.Time) *Batch {
 	if !c.attached {
 		return nil
 	}
-	b := &Batch{Cancels: c.cancels}
-	c.cancels = nil
+	b := &Batch{Cancels: c.late.takeCancels()}
 	deadline := now.Add(c.box.limit)
 	size := int64(0)
 	for call := c.next(); call != nil; call = c.next() {
@@ -334,9 +321,9 @@ func (c *Consumer) next() *call {
 	case c.held != nil:
 		return nil
 	case c.slowAssigned.n > 0:
-		return c.slowAssigned.head
-	case c.assigned.n > 0 && c.maySend(c.assigned.head):
-		return c.assigned.head
+		return c.slowAssigned.head()
+	case c.assigned.n > 0 && c.maySend(c.assigned.head()):
+		return c.assigned.head()
 	}
 	return nil
 }
@@ -353,11 +340,7 @@ func (c *Consumer) Complete(answers []Outcome) (stray int) {
 			c.proven, c.failed = true, false
 			c.release(call)
 			a.call = call
-		} else if l, ok := c.late[a.Seq]; ok || !c.attached {
-			// After Detach, all that was sent is late.
-			if ok {
-				c.letGo(a.Seq, l)
-			}
+		} else if c.late.remove(a.Seq) || !c.attached { // after Detach, all that was sent is late
 			c.counts.Late++
 		} else {
 			c.counts.Unknown++
@@ -381,7 +364,7 @@ func (c *Consumer) Expire(now time.Time) (next time.Time) {
 	c.box.mu.Lock()
 	next = now.Add(c.box.limit) // nothing that is taken from now on expires earlier
 	for _, list := range []*fifo{&c.slowSent, &c.sent} {
-		for call := list.head; call != nil; call = list.head {
+		for call := list.head(); call != nil; call = list.head() {
 			if call.deadline.After(now) {
 				if call.deadline.Before(next) {
 					next = call.deadline
@@ -409,10 +392,10 @@ func (c *Consumer) Overdue(now time.Time) error {
 	if !c.attached {
 		return nil
 	}
-	if len(c.late)-c.lateSlow > c.window.Abandoned {
+	if len(c.late.bySeq)-c.late.slow > c.window.Abandoned {
 		return fmt.Errorf("it left more than %d events without an answer", c.window.Abandoned)
 	}
-	for _, l := range c.late {
+	for _, l := range c.late.bySeq {
 		if now.Sub(l.deadline) > c.window.Patience {
 			return fmt.Errorf("it left an event without an answer for more than %v "+
 				"after its time limit", c.window.Patience)
@@ -435,24 +418,7 @@ func (c *Consumer) Doubt(wedged bool) {
 // abandon frees the place of an event whose answer nobody wants any more. box.mu is held.
 func (c *Consumer) abandon(call *call) {
 	c.release(call)
-	l := late{call.object(), call.deadline, call.isSlow}
-	c.late[call.seq] = l
-	c.lateOf[l.object]++
-	if l.isSlow {
-		c.lateSlow++
-	}
-	c.cancels = append(c.cancels, call.seq)
-}
-
-// letGo notes that the handler has let go of a late event. box.mu is held.
-func (c *Consumer) letGo(seq uint64, l late) {
-	delete(c.late, seq)
-	if c.lateOf[l.object]--; c.lateOf[l.object] == 0 {
-		delete(c.lateOf, l.object)
-	}
-	if l.isSlow {
-		c.lateSlow--
-	}
+	c.late.add(call)
 }
 
 // release frees the place of an event that was sent. box.mu is held.

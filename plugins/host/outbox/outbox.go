@@ -79,7 +79,7 @@ func New(limit time.Duration) *Outbox {
 func (o *Outbox) NewConsumer() *Consumer {
 	return &Consumer{
 		box: o, wake: make(chan struct{}, 1),
-		bySeq: map[uint64]*call{}, late: map[uint64]late{}, lateOf: map[object]int{},
+		bySeq: map[uint64]*call{}, late: newLateEvents(),
 	}
 }
 
@@ -165,7 +165,7 @@ func (o *Outbox) keeper(obj object) *Consumer {
 
 // share assigns waiting events to consumers as long as one has room. o.mu is held.
 func (o *Outbox) share() {
-	for c := o.waiting.head; c != nil; c = o.waiting.head {
+	for c := o.waiting.head(); c != nil; c = o.waiting.head() {
 		to := o.pick(c)
 		if to == nil {
 			for _, consumer := range o.open {
@@ -230,7 +230,7 @@ func (o *Outbox) Stop(err error) {
 	var ended []Outcome
 	o.mu.Lock()
 	o.stopped = err
-	for c := o.waiting.head; c != nil; c = o.waiting.head {
+	for c := o.waiting.head(); c != nil; c = o.waiting.head() {
 		o.waiting.remove(c)
 		ended = append(ended, Outcome{call: c, Err: err})
 	}

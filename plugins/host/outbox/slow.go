@@ -80,7 +80,7 @@ func (c *Consumer) pause() time.Duration {
 // isBlocked reports whether events that are with the handler keep others from it. box.mu is held.
 func (c *Consumer) isBlocked() bool {
 	return len(c.bySeq) > 0 && (c.sent.n >= c.window.Events+c.probing.allowed ||
-		c.box.waiting.n > 0 || c.assigned.n > 0 && !c.maySend(c.assigned.head))
+		c.box.waiting.n > 0 || c.assigned.n > 0 && !c.maySend(c.assigned.head()))
 }
 
 // watch starts the timer for a probe if the consumer is blocked. box.mu is held.
@@ -176,7 +176,7 @@ func (c *Consumer) learn(call *call, took time.Duration) {
 func (c *Consumer) overtake(seq uint64, longer time.Duration, now time.Time) {
 	for {
 		// The head is the oldest, so that all behind it are younger and have a higher number.
-		call := c.sent.head
+		call := c.sent.head()
 		if call == nil || call.seq >= seq || c.age(call, now) <= longer || !c.hasSlowRoom() {
 			return
 		}
@@ -190,7 +190,7 @@ func (c *Consumer) overtake(seq uint64, longer time.Duration, now time.Time) {
 
 // hasSlowRoom reports whether one more event may be slow. box.mu is held.
 func (c *Consumer) hasSlowRoom() bool {
-	n := c.slowSent.n + c.slowAssigned.n + c.lateSlow
+	n := c.slowSent.n + c.slowAssigned.n + c.late.slow
 	return n < c.window.MaxEvents-c.window.Events
 }
 
@@ -252,7 +252,7 @@ func (c *Consumer) Slow() Slow {
 	}
 	for _, list := range lists {
 		n := 0
-		for call := list.head; call != nil && n < MaxLongest; call = call.next {
+		for call := list.head(); call != nil && n < MaxLongest; call = call.next() {
 			ev := call.event
 			s.Longest = append(s.Longest, Working{
 				Rule: ev.Rule, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,

@@ -475,15 +475,15 @@ func TestManyTimeOut(t *testing.T) {
 		d.offer("last") // overtakes what is left
 		d.run(11 * time.Second)
 		c := d.consumer
-		if c.lateSlow != 100 || c.hasSlowRoom() || c.Overdue(time.Now()) != nil {
-			t.Errorf("%d slow ones are late, want 100; room: %v; %v", c.lateSlow, c.hasSlowRoom(), c.Overdue(time.Now()))
+		if c.late.slow != 100 || c.hasSlowRoom() || c.Overdue(time.Now()) != nil {
+			t.Errorf("%d slow ones are late, want 100; room: %v; %v", c.late.slow, c.hasSlowRoom(), c.Overdue(time.Now()))
 		}
 		if err := d.errs["hung-0"]; !errors.Is(err, handler.ErrNoAnswer) {
 			t.Errorf("a hung one ended with %v", err)
 		}
 		d.run(5 * time.Second)
-		if len(c.late) != 0 || len(c.lateOf) != 0 || c.lateSlow != 0 {
-			t.Errorf("left: %d, %d, %d", len(c.late), len(c.lateOf), c.lateSlow)
+		if len(c.late.bySeq) != 0 || len(c.late.byObject) != 0 || c.late.slow != 0 {
+			t.Errorf("left: %d, %d, %d", len(c.late.bySeq), len(c.late.byObject), c.late.slow)
 		}
 	})
 }
@@ -522,16 +522,16 @@ func TestInsert(t *testing.T) {
 		f.insert(&call{seq: seq})
 	}
 	var got []uint64
-	for c := f.head; c != nil; c = c.next {
+	for c := f.head(); c != nil; c = c.next() {
 		got = append(got, c.seq)
 	}
-	if !slices.Equal(got, []uint64{1, 2, 5, 7, 9}) || f.n != 5 || f.tail.seq != 9 {
+	if !slices.Equal(got, []uint64{1, 2, 5, 7, 9}) || f.n != 5 || f.tail().seq != 9 {
 		t.Errorf("%v, %d", got, f.n)
 	}
-	for c := f.tail; c != nil; c = f.tail {
+	for c := f.tail(); c != nil; c = f.tail() {
 		f.remove(c)
 	}
-	if f.n != 0 || f.head != nil {
+	if f.n != 0 || f.head() != nil {
 		t.Error("not empty")
 	}
 }

@@ -76,7 +76,7 @@ func (c *Consumer) standing(call *call) standing {
 	has := c.sent.n + c.assigned.n
 	return standing{
 		events: c.window.Events, most: c.window.MaxEvents, probes: c.probing.allowed,
-		has: has, slow: c.slowSent.n + c.slowAssigned.n, late: len(c.late),
+		has: has, slow: c.slowSent.n + c.slowAssigned.n, late: len(c.late.bySeq),
 		proven: c.proven, failed: c.failed, wedged: c.wedged,
 		fits:   call == nil || c.fits(has, c.sent.bytes+c.assigned.bytes, call.size),
 		isSlow: call != nil && c.takesAsSlow(call),
