@@ -164,9 +164,9 @@ func (x *Explanation) latest() string {
 	}
 	change, attempt := last(x.Changes), last(x.Attempts)
 	if x.Standing == Member && change != nil && change.ResourceVersion != x.ResourceVersion {
-		return x.settled(change, attempt) + " " + x.unseen()
+		return x.outcome(change, attempt) + " " + x.unseen()
 	}
-	return x.settled(change, attempt)
+	return x.outcome(change, attempt)
 }
 
 // unseen says why the rule has not looked at the object as it is: the types of its changes, or the
@@ -187,8 +187,8 @@ func (x *Explanation) resync() string {
 	return fmt.Sprintf(" informd rule resync %s has it see all members now.", x.Rule)
 }
 
-// settled says what became of the last change that is remembered, or of the last attempt.
-func (x *Explanation) settled(change, attempt *Happened) string {
+// outcome says what became of the last change that is remembered, or of the last attempt.
+func (x *Explanation) outcome(change, attempt *Happened) string {
 	switch {
 	case attempt != nil && (change == nil || !change.Time.After(attempt.Time)):
 		return x.attempted(attempt)

@@ -55,7 +55,7 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 	a.after, a.last, a.restored = first-1, last, last
 	q.count(a, count, bytes)
 	q.numbers.reserve(last)
-	return q.news(q.settle(e))
+	return q.news(q.requeue(e))
 }
 
 // leaving returns e's account of the values that are away, and makes it if necessary. since is when

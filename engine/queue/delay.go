@@ -112,7 +112,7 @@ func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news[K, V]) {
 	due := q.delays.keys.Extract(func(e *entry[K, V]) bool { return chosen(e.key) })
 	ready := false
 	for _, e := range due {
-		ready = q.settle(e) || ready
+		ready = q.requeue(e) || ready
 	}
 	q.delays.arm(q.opts)
 	return len(due), q.news(ready)
@@ -135,7 +135,7 @@ func (q *Queue[K, V]) release() news[K, V] {
 	defer q.mu.Unlock()
 	now, ready := q.opts.Now(), false
 	for e := q.delays.next(now); e != nil; e = q.delays.next(now) {
-		ready = q.settle(e) || ready
+		ready = q.requeue(e) || ready
 	}
 	q.delays.armed = time.Time{}
 	q.delays.arm(q.opts)

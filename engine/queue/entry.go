@@ -144,8 +144,8 @@ func (e *entry[K, V]) afterRedriven() *list.Element[*value[V]] {
 	return at
 }
 
-// settle moves e to the list where it belongs after a change, and reports whether it became ready.
-func (q *Queue[K, V]) settle(e *entry[K, V]) (becameReady bool) {
+// requeue moves e to the list where it belongs after a change, and reports whether it became ready.
+func (q *Queue[K, V]) requeue(e *entry[K, V]) (becameReady bool) {
 	if e.inFlight != nil {
 		return false
 	}

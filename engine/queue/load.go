@@ -105,7 +105,7 @@ func (q *Queue[K, V]) feed(r request[K, V], loaded []Numbered[V], err error) (ne
 		}
 		q.close(e)
 	}
-	return q.news(q.settle(e)), err
+	return q.news(q.requeue(e)), err
 }
 
 // insert puts v, which was away, behind all values that wait in front of those still away.

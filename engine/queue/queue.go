@@ -155,14 +155,14 @@ func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 	size := q.opts.Size(v)
 	full := q.opts.Every && q.totals.isFull(q.opts.MaxItems, q.opts.MaxBytes, size)
 	if full && q.leaveToStore(e, v, size, since) {
-		return q.news(q.settle(e))
+		return q.news(q.requeue(e))
 	}
 	if last := e.back(); last != nil && (full || !q.opts.Every) {
 		if q.merge(e, last.Value, v) {
 			if q.opts.Every {
 				q.totals.shortened++
 			}
-			return q.news(q.settle(e))
+			return q.news(q.requeue(e))
 		}
 		if e.length >= q.opts.MaxPerKey {
 			q.dropOldest(e)
@@ -175,7 +175,7 @@ func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 		e.away.behind = &val.place
 	}
 	q.record(e, val)
-	return q.news(q.settle(e))
+	return q.news(q.requeue(e))
 }
 
 // Doubt tells the queue whether values added from now on may have been handed out before. A program
@@ -211,7 +211,7 @@ func (q *Queue[K, V]) redrive(key K, v V, since time.Time) (_ news[K, V], ok boo
 	}
 	q.wait(e, val, e.afterRedriven())
 	q.record(e, val)
-	return q.news(q.settle(e)), true
+	return q.news(q.requeue(e)), true
 }
 
 // Take hands out the first value of the key that has been ready longest. The key is in flight until
@@ -269,7 +269,7 @@ func (q *Queue[K, V]) done(key K) news[K, V] {
 		return news[K, V]{}
 	}
 	q.end(e, q.land(e))
-	return q.news(q.settle(e))
+	return q.news(q.requeue(e))
 }
 
 // Retry puts the value in flight for key back as v, in front of the values that wait. The queue
@@ -313,7 +313,7 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 	if waits && used {
 		q.record(e, val)
 	}
-	return q.news(q.settle(e))
+	return q.news(q.requeue(e))
 }
 
 // Rewrite replaces the value in flight for key with v and records it, so that a restart finds v. If

@@ -34,9 +34,9 @@ func (m *Moments) Due() int { return int(m.due.Load()) }
 // maxHeld bounds how long a moment waits for earlier ones.
 const maxHeld = 5 * time.Minute
 
-// settling is how long an object of a moment must be free of earlier ones before its turn comes. So
+// stillness is how long an object of a moment must be free of earlier ones before its turn comes. So
 // the informer has seen what their handlers and actions have changed.
-const settling = time.Second
+const stillness = time.Second
 
 // moment is the latest moment of a rule, for the objects of one informer.
 type moment struct {
@@ -162,7 +162,7 @@ func (m *Moments) waits(at *moment, key string, now time.Time) bool {
 		return false
 	case free.IsZero():
 		free = now
-	case now.Sub(free) >= settling:
+	case now.Sub(free) >= stillness:
 		delete(at.held, key)
 		return false
 	}

@@ -180,7 +180,7 @@ func TestMomentsWait(t *testing.T) {
 	expect("shop/stuck", true)
 	delete(down.holds, "a")
 	expect("shop/a", true)
-	now = now.Add(settling)
+	now = now.Add(stillness)
 	expect("shop/a", false)
 	expect("shop/stuck", true)
 	now = at(9, 0).Add(maxHeld)

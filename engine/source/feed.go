@@ -290,9 +290,9 @@ func (f *feed) clearSome() bool {
 	return true
 }
 
-// settle packs an object of a list. If the consumer knows the same state already, the entry shares
+// packListed packs an object of a list. If the consumer knows the same state already, the entry shares
 // that copy, so that memory holds it once.
-func (f *feed) settle(e *entry) {
+func (f *feed) packListed(e *entry) {
 	f.mu.Lock()
 	known := f.known[e.Object.Key()]
 	isPart := f.isPart(e.Object.Key()) || f.isNarrow

@@ -152,7 +152,7 @@ func (w *wire) initial(e *entry) (ok bool) {
 	w.informer.counts.received.Add(1)
 	e.arrival.tree.Release()
 	e.arrival = nil
-	w.informer.feed.settle(e)
+	w.informer.feed.packListed(e)
 	return true
 }
 
