@@ -76,7 +76,7 @@ func (l *life) breakNodes(broken bool) {
 func (l *life) until(manifests string, h *teller, n int, reason string) []string {
 	l.t.Helper()
 	told, held := l.attempt(manifests, h, patience, func(e *Engine, told []string) bool {
-		return e.Status().Sources[0].Ready && len(told) >= n && reasonOf(e.rule("zones")) == reason
+		return e.Status().Sources[0].Ready && len(told) >= n && reasonOf(e.rule("zones")) == reason && !catchesUp(e)
 	})
 	if !held {
 		l.t.Errorf("the condition never held; told %q", told)
