@@ -58,7 +58,7 @@ func (o *outlet) IsFull() bool {
 	return s.Waiting >= o.maxItems || s.Bytes > o.maxBytes
 }
 
-// records are those of what is gathered.
+// records keeps the records of changes that wait in groups. It implements gather.Records.
 type records struct {
 	store queue.Store[delta.Key, delivery.Delivery]
 }

@@ -17,7 +17,7 @@ type loading struct {
 	failures int       // load errors in a row; only the loader uses it
 }
 
-// ended notes how an attempt at loading ended. more says that there is more to load.
+// ended notes the result of an attempt to load. more says that the lane has more to load.
 func (l *loading) ended(now time.Time, more bool, err error) {
 	switch {
 	case errors.Is(err, ErrNotYet):

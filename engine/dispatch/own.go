@@ -71,7 +71,7 @@ func (o *owned) ask(d *delivery.Delivery) owner {
 	return o.askAgain(d)
 }
 
-// askAgain returns who made the change of a delivery, as far as is known now.
+// askAgain returns who made the change of a delivery. The answer may be that nobody knows yet.
 func (o *owned) askAgain(d *delivery.Delivery) owner {
 	version := d.Version
 	if version == "" || o.own == nil {

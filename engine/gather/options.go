@@ -19,7 +19,7 @@ type Options struct {
 	// Wait is the time from the first change of a group to its event, and Every the least time
 	// between two events of a group.
 	Wait, Every time.Duration
-	// Bounds hold for what waits, over all groups.
+	// Bounds limit what waits in all groups together.
 	Bounds
 	// KeepsEach keeps the changes of one object apart while the Bounds hold. Otherwise those in a
 	// group are merged.
@@ -63,7 +63,7 @@ const defaultMaxGroups = 100_000
 
 // Records keeps a record of each change that waits.
 type Records interface {
-	// Put records a change under its number, in place of what the number had before.
+	// Put records a change under its number. It replaces an earlier record with that number.
 	Put(*Change)
 	// Delete drops the record of a change.
 	Delete(*Change)

@@ -14,16 +14,16 @@ import (
 )
 
 // parting is what a rule must learn of the objects of an informer that it has left: its source
-// watched that selection when the state was saved, and watches another one now. An object that the
+// watched that selection before a restart or a reload, and watches another one now. An object that the
 // rule had inside, and that its source no longer selects, is deleted for the rule, as if it had
 // fallen out of the where.
 //
 // The rule learns from the intakes of its present informers, from each about the objects that could
 // be in its informer. It does so when that has caught up, because before that an object may just
-// not have been listed yet. Until the rule has learned all, a record of what it had inside stays on
-// disk, and the rule's record names it. So a run that ends before that leaves the rest to the next
-// one. The record is that of the informer while no informer writes to it. Otherwise the rule gets a
-// record apart: see Set.KeepApart.
+// not have been listed yet. Until the rule has learned all, the state keeps the objects that it had
+// inside, and the rule's record says where. So if this run ends early, the next one goes on with the
+// rest. The objects stay in the record of the informer if no informer writes to that any more.
+// Otherwise the rule gets a record of its own: see Set.KeepApart and recordApart.
 type parting struct {
 	rule *live.Rule
 	from *leftInformer
@@ -232,8 +232,8 @@ func (t *tutor) parted(i int) {
 	}
 }
 
-// end ends one intake's part of the parting. It reports whether no rule needs the record any more. It is
-// called within a cut.
+// end ends one intake's part of the parting. It reports whether no rule needs the record any more.
+// It is called within a cut.
 func (p *parting) end() (isLast bool) {
 	if p.owed.Add(-1) > 0 {
 		return false
@@ -242,8 +242,9 @@ func (p *parting) end() (isLast bool) {
 	return p.from.owed.Add(-1) == 0
 }
 
-// KeepApart records apart what rules must still learn of the informer with this id, because another
-// informer begins to write to its record. The caller may drop that afterwards.
+// KeepApart gives rules records of their own for what they must still learn of the informer with this
+// id. It is called before another informer begins to write to the record with that id. The caller may
+// drop that record afterwards.
 func (all Set) KeepApart(id string) {
 	isOfIt := func(p *parting) bool { return p.from.id == id }
 	for _, in := range all {
@@ -267,8 +268,9 @@ func (all Set) KeepApart(id string) {
 	}
 }
 
-// recordApart records the objects that a rule had inside in the informer with this id, and returns the
-// parting that keeps the record, for one intake. It is called within a cut.
+// recordApart makes a record of its own for a rule, of the objects that it had inside in the informer
+// with this id. It returns a parting that keeps the record until one intake has ended it. It is
+// called within a cut.
 func (t *tutor) recordApart(r *live.Rule, id string, inside iter.Seq[*object.Object]) *parting {
 	p := &parting{rule: r, from: &leftInformer{id: r.Memory.KeepApart(id)}}
 	p.owed.Add(1)

@@ -158,7 +158,7 @@ func (p *resuming) isPart(d delta.Delta) bool {
 	return p != nil && p.parts != nil && d.Type == delta.Deleted && p.hasPart(d.Object)
 }
 
-// hasPart reports whether o is a part of an object in the cut, of which nothing else is known.
+// hasPart reports whether the cut has only a part of an object, and o is that part.
 func (p *resuming) hasPart(o *object.Object) bool {
 	return p != nil && o != nil && p.parts[delta.KeyOf(o)] == o
 }
@@ -172,8 +172,8 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	return evaluate.Before{Object: o, Inside: inside}
 }
 
-// inside returns the objects that a rule had inside, as it saw them last. known are those that the informer
-// has.
+// inside returns the objects that a rule had inside, as it saw them last. known are those that the
+// informer has.
 func (t *tutor) inside(i int, known iter.Seq[*object.Object]) (inside []*object.Object) {
 	p := t.learns.resuming
 	switch {

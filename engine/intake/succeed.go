@@ -141,8 +141,8 @@ func (in *Intake) Consume() {
 	in.Informer.Consume(in, in.Timetables()...)
 }
 
-// Begin makes a new informer hand its steps to the intake, while others run. all are the intakes of its
-// plan.
+// Begin makes a new informer hand its steps to the intake, while others run. all are the intakes of
+// its plan.
 func (in *Intake) Begin(all Set) {
 	all.KeepApart(in.ID)
 	// the records under its id are of an earlier time, and not complete

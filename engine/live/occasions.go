@@ -110,8 +110,8 @@ func parseOccasions(note []byte) (all occasions) {
 // LastOccasionIn returns the highest number in a note of a rule's occasions.
 func LastOccasionIn(note []byte) uint32 { return parseOccasions(note).Last }
 
-// Anew begins another occasion for the rule. floor is the least number that it may have. It is
-// called within a cut.
+// Anew begins another occasion for the rule, with a number of at least floor. It is called within a
+// cut.
 func (r *Rule) Anew(floor uint32) {
 	n := r.Memory.Draw(floor)
 	if r.isAlone() {

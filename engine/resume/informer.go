@@ -18,14 +18,15 @@ func InformerID(of object.Selection, isFixed bool) string {
 		object.ResourceName(of.Resource), of.Namespace, of.LabelSelector, of.FieldSelector)
 }
 
-// ApartID returns the name of the nth record that a rule has of what it had inside in an informer. It
-// begins with the informer's, for Selection.
+// ApartID returns the name of a record that a rule has for itself: of the objects that it had inside
+// in an informer that it has left. A rule may have several of one informer; n numbers them. The name
+// begins with that of the informer, so Selection can read it.
 func ApartID(informer, rule string, n int) string {
 	return fmt.Sprintf("%s left by %s %d", informer, rule, n)
 }
 
-// Selection returns, as attributes for a log, the selection of an informer that the state keeps under
-// this name.
+// Selection returns the selection of an informer that the state keeps under this name, as attributes
+// for a log.
 func Selection(id string) (attrs []any) {
 	var resource, namespace, label, field string
 	if _, err := fmt.Sscanf(id, "%s %q %q %q", &resource, &namespace, &label, &field); err != nil {
