@@ -51,8 +51,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock tells the time that is recorded, compared and shown. nil means the system's.
 	Clock clock.PassiveClock
-	// AfterFunc calls a function once Clock has advanced by a time: deliveries wait with it. It must
-	// not call it at once. nil means time.AfterFunc.
+	// AfterFunc calls a function once Clock has advanced by a time: deliveries wait with it. It
+	// must not call it at once. nil means time.AfterFunc.
 	AfterFunc func(time.Duration, func()) queue.Timer
 	// Delivered, if not nil, is called after every attempt at a delivery, concurrently. It must not
 	// block.

@@ -51,8 +51,8 @@ type Options struct {
 	Clock     clock.PassiveClock
 	// Rule returns the rule that made an event under this name, or nil.
 	Rule func(name string) *live.Rule
-	// Observer, if not nil, gets each action that was performed, concurrently. The rule remembers it
-	// as well.
+	// Observer, if not nil, gets each action that was performed, concurrently. The rule remembers
+	// it as well.
 	Observer func(action.Done)
 	// DryRun logs what actions would change instead of performing them.
 	DryRun bool

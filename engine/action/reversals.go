@@ -60,8 +60,8 @@ type reversed struct {
 	reversedAt
 	ways []way // at most maxWays
 
-	// turns are the writes since a time, within turnsWithin, that followed somebody else's change. by
-	// is the field manager that made most of these changes, if one did, with its lead in votes.
+	// turns are the writes since a time, within turnsWithin, that followed somebody else's change.
+	// by is the field manager that made most of these changes, if one did, with its lead in votes.
 	turns int
 	since time.Time
 	by    string

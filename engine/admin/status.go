@@ -24,8 +24,9 @@ type Status struct {
 	Metrics     []MetricStatus
 	DeadLetters dispatch.LetterBoxStats
 	State       *state.Status // nil if nothing is kept
-	// IsLoading says that the saved state has not been read, because the API server has not identified
-	// the cluster. What it holds, such as letters and deliveries that wait, is not counted yet.
+	// IsLoading says that the saved state has not been read, because the API server has not
+	// identified the cluster. What it holds, such as letters and deliveries that wait, is not
+	// counted yet.
 	IsLoading bool
 	// IsStopping says that Run's context has ended: no delivery begins, and those in flight end.
 	IsStopping bool
@@ -74,16 +75,17 @@ type RuleStatus struct {
 	// that it chases through the cluster, how far a long prune is, or what it applied and leaves in
 	// place. Otherwise it is empty.
 	Reason string
-	// Matches is how many changes the rule selected: where, events and when let them through, and the
-	// rule did not make them itself. What count, group and actions make of them comes after that.
+	// Matches is how many changes the rule selected: where, events and when let them through, and
+	// the rule did not make them itself. What count, group and actions make of them comes after
+	// that.
 	Matches uint64
 	Errors  uint64 // changes for which one of its expressions failed
 	RuleTimes
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *live.ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
-	// Acted is for how many events it performed actions of its own, and Idle for how many it had none
-	// to perform: each if was false, or its forEach empty.
+	// Acted is for how many events it performed actions of its own, and Idle for how many it had
+	// none to perform: each if was false, or its forEach empty.
 	Acted, Idle uint64
 	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
 	// empty. It omits a reason that may quote a secret.
@@ -93,8 +95,8 @@ type RuleStatus struct {
 
 // RuleTimes is what a rule does in time, and what waits for that.
 type RuleTimes struct {
-	// Pending is how many objects wait to become members in time, and NextDue when the first of them
-	// does. It is zero if none waits.
+	// Pending is how many objects wait to become members in time, and NextDue when the first of
+	// them does. It is zero if none waits.
 	Pending int
 	NextDue time.Time
 	// Gathered is how many changes wait for the event of their group, and NextEvent when the first
@@ -259,7 +261,8 @@ func statusOf(s *live.Source) SourceStatus {
 		case far == of && stats.Since.After(status.Since):
 			status.Since = stats.Since
 		}
-		// An informer that keeps objects of a resource that is not served knows nothing new of them.
+		// An informer that keeps objects of a resource that is not served knows nothing new of
+		// them.
 		works := stats.State == source.Synced ||
 			stats.State == source.NotServed && stats.Objects == 0
 		status.Ready = status.Ready && works

@@ -22,8 +22,8 @@ type Standing struct {
 	// Undecided rules wait for other sources that they read. The Evaluator evaluates only their
 	// membership. The dispatcher has their when and payload evaluated later.
 	Undecided bool
-	// RoundsDone is the number up to which the rule does not see rounds any more. Rules that share a
-	// timetable may not have begun at the same time.
+	// RoundsDone is the number up to which the rule does not see rounds any more. Rules that share
+	// a timetable may not have begun at the same time.
 	RoundsDone int64
 }
 
@@ -43,8 +43,8 @@ type Binding struct {
 // Step is one step of an object, as an informer saw it.
 type Step struct {
 	Delta delta.Delta
-	// Tree holds the decoded fields of Delta.Object that the rules read. If it is nil, the Evaluator
-	// decodes the object when needed.
+	// Tree holds the decoded fields of Delta.Object that the rules read. If it is nil, the
+	// Evaluator decodes the object when needed.
 	Tree any
 	// Round is the timetable of the round that the step belongs to. Only rules with that timetable
 	// see such a step. nil means that all rules see it.
@@ -203,8 +203,8 @@ type Before struct {
 
 // Compare adds to c what a rule must learn of an object that it has not followed since before. That
 // is Synced if the object is inside now, and Deleted if it was inside and no longer is. If it was
-// inside before, the Round of this Synced is [delta.Known]. isIdentity says that before holds only an
-// identity. An object that was another one of the same name is gone.
+// inside before, the Round of this Synced is [delta.Known]. isIdentity says that before holds only
+// an identity. An object that was another one of the same name is gone.
 func (e *Evaluator) Compare(
 	i int, before Before, now Step, isIdentity bool, c *Change,
 ) {
@@ -227,8 +227,8 @@ func (e *Evaluator) Compare(
 	}
 }
 
-// Gone adds to c what a rule must learn of an object that it has not followed since before, and that is
-// gone: the step has its last state.
+// Gone adds to c what a rule must learn of an object that it has not followed since before, and
+// that is gone: the step has its last state.
 func (e *Evaluator) Gone(i int, before Before, s Step, isIdentity bool, c *Change) {
 	last := s.Delta.Object
 	e.Unwait(i, last, c)
@@ -266,8 +266,8 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	e.add(i, m, ok, err, c)
 }
 
-// Again adds to c what one rule makes of an object that it follows, as in a round of its own. now has
-// the round's number in its Delta.
+// Again adds to c what one rule makes of an object that it follows, as in a round of its own. now
+// has the round's number in its Delta.
 func (e *Evaluator) Again(i int, now Step, c *Change) {
 	if standing := e.standing(i); !standing.Deaf {
 		if now.Round = e.rules[i].Rounds; now.Round == nil {

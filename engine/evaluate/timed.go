@@ -106,8 +106,8 @@ func (e *Evaluator) Mark(i int, o *object.Object, c *Change) time.Time {
 	return c.mark(i, o, e.standing(i))
 }
 
-// atFirstSight reports whether a rule has an object inside that it has not followed. was says that it
-// had the object inside. For a timed rule, it adds the mark of the object to c.
+// atFirstSight reports whether a rule has an object inside that it has not followed. was says that
+// it had the object inside. For a timed rule, it adds the mark of the object to c.
 func (e *Evaluator) atFirstSight(i int, was bool, s Step, c *Change) (inside bool) {
 	standing := e.standing(i)
 	if standing.Marks == nil {

@@ -27,14 +27,14 @@ type Case struct {
 	Object *object.Object
 	// Old is the state before, if Object is a change and its old state is at hand.
 	Old *object.Object
-	// Follows says that the rule has seen Object, and that Mark is its mark. Otherwise the answer is
-	// about what the rule makes of it at first sight.
+	// Follows says that the rule has seen Object, and that Mark is its mark. Otherwise the answer
+	// is about what the rule makes of it at first sight.
 	Follows bool
 	Mark    time.Time // see rule.Rule.IsTimed
 	// Caches are what when looks into, and ActionCaches what actions do; nil: nothing.
 	Caches, ActionCaches *evaluate.Caches
-	// Last is the newest change of the object that is remembered, if any, and LastAttempt the newest
-	// attempt at an event of it.
+	// Last is the newest change of the object that is remembered, if any, and LastAttempt the
+	// newest attempt at an event of it.
 	Last, LastAttempt *trail.Entry
 	Now               time.Time
 	// Mask returns the JSON of a Secret without its values. nil shows them.
@@ -62,8 +62,8 @@ func (s scope) Lookup(source, index, value string) expr.Found {
 	return s.Scope.Lookup(source, index, value)
 }
 
-// isBlind reports whether an expression has looked something up since the last call, and nobody knows
-// what is there.
+// isBlind reports whether an expression has looked something up since the last call, and nobody
+// knows what is there.
 func (c *Case) isBlind() bool {
 	asked := *c.asked
 	*c.asked = false
@@ -375,8 +375,8 @@ func (c *Case) change(x *Explanation) {
 	c.evaluateWhen(x, env)
 }
 
-// supposed returns the type of a change of which the answer says what the rule would make of it now:
-// one that its events have.
+// supposed returns the type of a change of which the answer says what the rule would make of it
+// now: one that its events have.
 func (c *Case) supposed() delta.Type {
 	for _, t := range []delta.Type{delta.Synced, delta.Added, delta.Updated} {
 		if c.Rule.Events.Has(t) {
@@ -401,8 +401,8 @@ func (c *Case) evaluateWhen(x *Explanation, env expr.Env) {
 	x.When.Part = c.trace(c.Rule.When, env, c.maskedEnv(env))
 }
 
-// judge says what the rule makes of a change that it has not seen: an addition, or with an old state
-// an update.
+// judge says what the rule makes of a change that it has not seen: an addition, or with an old
+// state an update.
 func (c *Case) judge(x *Explanation) {
 	r, look := c.Rule, c.lookup(false, c.Now)
 	d := delta.Delta{Type: delta.Added, Object: c.Object}

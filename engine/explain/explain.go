@@ -46,13 +46,15 @@ type Explanation struct {
 	Stages
 	Acts    *Acts      `json:"acts,omitempty"`    // what the rule's own actions made of it
 	Changes []Happened `json:"changes,omitempty"` // the last ones of the object, the oldest first
-	// Old says that an old state was given: the only one of Changes is an update, as the rule sees it.
+	// Old says that an old state was given: the only one of Changes is an update, as the rule sees
+	// it.
 	Old bool `json:"old,omitempty"`
 
 	Daemon
 
 	uid string // of the object
-	// seesAll says that the rule looks at each change that may make the object a member, or end that.
+	// seesAll says that the rule looks at each change that may make the object a member, or end
+	// that.
 	seesAll bool
 }
 
@@ -77,9 +79,9 @@ type Daemon struct {
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`
 	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
-	// Next is when the rule sees all its members next, by its schedule or its resync, or if it has no
-	// source, the next moment of its schedule; zero if it never does. IsScheduled says that it is a
-	// schedule.
+	// Next is when the rule sees all its members next, by its schedule or its resync, or if it has
+	// no source, the next moment of its schedule; zero if it never does. IsScheduled says that it
+	// is a schedule.
 	Next        time.Time `json:"next,omitzero"`
 	IsScheduled bool      `json:"scheduled,omitempty"`
 	// Since is from when on informd remembers all changes of the rule.
@@ -126,8 +128,8 @@ type When struct {
 	Part *Part `json:"part,omitempty"`
 	// IsNow says that it is evaluated now, with what is looked up as it is now.
 	IsNow bool `json:"now,omitempty"`
-	// IsSkipped says that informd has not looked at the last change: when cannot be true of the object
-	// as it is.
+	// IsSkipped says that informd has not looked at the last change: when cannot be true of the
+	// object as it is.
 	IsSkipped bool `json:"skipped,omitempty"`
 	// LooksUp says that it depends on what it looks up, which is not known without a daemon.
 	LooksUp bool `json:"lookedUp,omitempty"`
@@ -214,7 +216,7 @@ type Action struct {
 	Result   string    `json:"result"`
 	ID       string    `json:"id"` // of the event
 	Attempt  int       `json:"attempt,omitempty"`
-	// Label is the action of the manifest that asked for it, as actions[0]; "" for a prune, and for an
-	// action of the handler's answer.
+	// Label is the action of the manifest that asked for it, as actions[0]; "" for a prune, and for
+	// an action of the handler's answer.
 	Label string `json:"label,omitempty"`
 }

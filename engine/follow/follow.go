@@ -1,10 +1,11 @@
 // Package follow holds what rules still have to learn of an informer's objects before they follow
 // them: as values, without the rules, the informer and the state.
 //
-// A rule's [Knowledge] is what it knew before: which objects it had inside, and as of which state. A
-// [CatchUp] is rules with their knowledge, and the keys of the objects that are left. Each object has
-// one turn, in which the rules learn the difference between what they knew and what is so now. A step
-// that comes before an object's turn is its turn. Later steps are like those of any other rule.
+// A rule's [Knowledge] is what it knew before: which objects it had inside, and as of which state.
+// A [CatchUp] is rules with their knowledge, and the keys of the objects that are left. Each object
+// has one turn, in which the rules learn the difference between what they knew and what is so now.
+// A step that comes before an object's turn is its turn. Later steps are like those of any other
+// rule.
 //
 // Everything that makes a rule miss steps is a row of this table:
 //
@@ -28,9 +29,9 @@
 //	a resync, or a moment of a schedule      Now, by the rule itself      at once: a round
 //	another name, handler, when or payload   Now, by the rule itself      never
 //
-// The last two rows, and a new informer, are no catch-ups. In a round a rule learns what it knows: each
-// object has a turn as well, but its step before that is not its turn. A rule of another name has
-// nothing to learn, so nothing walks its objects: its records are found by an id that it keeps.
+// The last two rows, and a new informer, are no catch-ups. In a round a rule learns what it knows:
+// each object has a turn as well, but its step before that is not its turn. A rule of another name
+// has nothing to learn, so nothing walks its objects: its records are found by an id that it keeps.
 //
 // Rules that know only parts of objects are the exception to turns. A part cannot be delivered, and
 // expressions may read what it lacks, so such rules take no step before the informer has caught up.
@@ -49,8 +50,9 @@ import (
 
 // Knowledge is what a rule knew of an informer's objects before it follows them.
 type Knowledge interface {
-	// Before returns the object of a key as the rule saw it last; the zero Before if the rule did not
-	// know it. last is the object as the informer had it last, or nil if the informer does not know it.
+	// Before returns the object of a key as the rule saw it last; the zero Before if the rule did
+	// not know it. last is the object as the informer had it last, or nil if the informer does not
+	// know it.
 	Before(key delta.Key, last *object.Object) evaluate.Before
 }
 
@@ -69,8 +71,8 @@ func (c Cut) Before(key delta.Key, _ *object.Object) evaluate.Before {
 	return evaluate.Before{Object: o, Inside: c.Has(o)}
 }
 
-// Inside is what a rule had inside elsewhere, in informers that it has left, as it saw that last. A nil
-// Inside is empty.
+// Inside is what a rule had inside elsewhere, in informers that it has left, as it saw that last. A
+// nil Inside is empty.
 type Inside struct {
 	Objects map[delta.Key]*object.Object
 }
@@ -119,8 +121,8 @@ func (p Pupil) Before(
 }
 
 // Departed returns an object that the rule had inside in an informer that it has left, and that has
-// ceased to be inside; nil if there is none. The rule follows this informer: it Knew what it has inside
-// here. See Knowledge.
+// ceased to be inside; nil if there is none. The rule follows this informer: it Knew what it has
+// inside here. See Knowledge.
 func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *object.Object {
 	before := left.Before(key, last)
 	if before.Object == nil || p.Knew.Before(key, last).Inside {
@@ -129,8 +131,8 @@ func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *objec
 	return before.Object
 }
 
-// CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe for
-// concurrent use.
+// CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe
+// for concurrent use.
 type CatchUp struct {
 	Pupils []Pupil
 	rules  map[int]struct{}

@@ -21,8 +21,8 @@ type catchUp struct {
 	*follow.CatchUp
 	// resumes says that it ends what the intake needs of the cut that it resumes from.
 	resumes bool
-	// departs says that its rule follows the informer, and only learns what became of the objects that
-	// it had inside in informers that it has left.
+	// departs says that its rule follows the informer, and only learns what became of the objects
+	// that it had inside in informers that it has left.
 	departs bool
 	held    []*live.Rule // until the informer has settled
 	doubts  bool         // the lanes of its rules doubt what they hold until it has ended

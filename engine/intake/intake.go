@@ -55,8 +55,8 @@ type Options struct {
 	Moments   *rounds.Moments
 	Store     *state.Store        // nil: nothing is kept
 	Dead      *dispatch.LetterBox // gets matches that cannot be queued
-	// Turn is how long a turn over objects takes at most, for example of rules that catch up. 0 means
-	// timing.Turn.
+	// Turn is how long a turn over objects takes at most, for example of rules that catch up. 0
+	// means timing.Turn.
 	Turn time.Duration
 	// IsStepped says that a Stepper drives the engine, so nothing comes in turns.
 	IsStepped bool

@@ -14,15 +14,15 @@ import (
 )
 
 // parting is what a rule must learn of the objects of an informer that it has left: its source
-// watched that selection before a restart or a reload, and watches another one now. An object that the
-// rule had inside, and that its source no longer selects, is deleted for the rule, as if it had
+// watched that selection before a restart or a reload, and watches another one now. An object that
+// the rule had inside, and that its source no longer selects, is deleted for the rule, as if it had
 // fallen out of the where.
 //
 // The rule learns from the intakes of its present informers, from each about the objects that could
 // be in its informer. It does so when that has caught up, because before that an object may just
 // not have been listed yet. Until the rule has learned all, the state keeps the objects that it had
-// inside, and the rule's record says where. So if this run ends early, the next one goes on with the
-// rest. The objects stay in the record of the informer if no informer writes to that any more.
+// inside, and the rule's record says where. So if this run ends early, the next one goes on with
+// the rest. The objects stay in the record of the informer if no informer writes to that any more.
 // Otherwise the rule gets a record of its own: see Set.KeepApart and recordApart.
 type parting struct {
 	rule *live.Rule
@@ -59,8 +59,9 @@ type departure struct {
 	rule   *live.Rule       // as it is now
 	from   string           // the informer's id
 	inside []*object.Object // that the rule had inside
-	// partings are those of an earlier reload of which the rule must still learn from the informer's
-	// intake, or the one that keeps a record apart; nil if the informer's record stays for the rule.
+	// partings are those of an earlier reload of which the rule must still learn from the
+	// informer's intake, or the one that keeps a record apart; nil if the informer's record stays
+	// for the rule.
 	partings []*parting
 }
 
@@ -242,9 +243,9 @@ func (p *parting) end() (isLast bool) {
 	return p.from.owed.Add(-1) == 0
 }
 
-// KeepApart gives rules records of their own for what they must still learn of the informer with this
-// id. It is called before another informer begins to write to the record with that id. The caller may
-// drop that record afterwards.
+// KeepApart gives rules records of their own for what they must still learn of the informer with
+// this id. It is called before another informer begins to write to the record with that id. The
+// caller may drop that record afterwards.
 func (all Set) KeepApart(id string) {
 	isOfIt := func(p *parting) bool { return p.from.id == id }
 	for _, in := range all {
@@ -268,9 +269,9 @@ func (all Set) KeepApart(id string) {
 	}
 }
 
-// recordApart makes a record of its own for a rule, of the objects that it had inside in the informer
-// with this id. It returns a parting that keeps the record until one intake has ended it. It is
-// called within a cut.
+// recordApart makes a record of its own for a rule, of the objects that it had inside in the
+// informer with this id. It returns a parting that keeps the record until one intake has ended it.
+// It is called within a cut.
 func (t *tutor) recordApart(r *live.Rule, id string, inside iter.Seq[*object.Object]) *parting {
 	p := &parting{rule: r, from: &leftInformer{id: r.Memory.KeepApart(id)}}
 	p.owed.Add(1)

@@ -41,8 +41,8 @@ type ExpressionFailure struct {
 	Fault  Fault
 	// Version is the resourceVersion of the object, if that is known.
 	Version string
-	// IsOver says that the fault was the object's, and that it is gone or evaluates well by now. Only
-	// Failures.Last sets it.
+	// IsOver says that the fault was the object's, and that it is gone or evaluates well by now.
+	// Only Failures.Last sets it.
 	IsOver bool
 }
 
@@ -53,7 +53,8 @@ type Fault string
 const (
 	OfExpression Fault = "expression" // what the others do not name
 	OfObject     Fault = "object"     // a text of it, or of an object that is looked up, is malformed
-	// OfPast is a text that the object no longer has: of its old state, or of an object that is gone.
+	// OfPast is a text that the object no longer has: of its old state, or of an object that is
+	// gone.
 	OfPast    Fault = "past"
 	OfBound   Fault = "bound"   // a count was too large, and informd dropped a part of it
 	OfInformd Fault = "informd" // it has panicked

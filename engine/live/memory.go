@@ -146,8 +146,8 @@ func (m *Memory) Forget(informer string) {
 	}
 }
 
-// KeepApart records that the rule has a record of its own, of what it had inside in an informer that
-// it has left. It returns the id of that record. It is called within a cut.
+// KeepApart records that the rule has a record of its own, of what it had inside in an informer
+// that it has left. It returns the id of that record. It is called within a cut.
 func (m *Memory) KeepApart(informer string) (id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,7 +38,8 @@ type Preparer struct {
 	// Exists reports whether the cluster has an object of the rule's source.
 	Exists  func(context.Context, delta.Key) (bool, error)
 	Pruning *Pruning // the rule's; nil if it does not prune
-	// MayAct says that the rule changes the cluster: it has actions, or its handler has access.write.
+	// MayAct says that the rule changes the cluster: it has actions, or its handler has
+	// access.write.
 	MayAct bool
 
 	// Confidential means that the handler sees text of Secrets, and may quote it. It never becomes

@@ -38,7 +38,8 @@ type Rule struct {
 	waits    atomic.Int32   // holds that have not been released; see Hold
 	Occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
 	KnowsOwn bool           // the lane recognizes and drops the rule's own changes
-	// ID is the name of the rule in the state. A rule that is renamed keeps it: see engine/former.go.
+	// ID is the name of the rule in the state. A rule that is renamed keeps it: see
+	// engine/former.go.
 	ID         string
 	Preparer   *Preparer   // completes its deliveries
 	laneStore  *laneStore  // nil if nothing is kept

@@ -23,11 +23,12 @@ type Dispatcher struct {
 	Name    string      // the handler's, or OwnActions
 	Handler Handler     // nil: it performs the rules' own actions
 	Digest  plan.Digest // of the handler's manifest
-	// End ends Deliver, and returns when it has ended; nil before Deliver runs. Whoever starts Deliver
-	// sets it.
+	// End ends Deliver, and returns when it has ended; nil before Deliver runs. Whoever starts
+	// Deliver sets it.
 	End func()
 
-	// HasSecrets means that the handler may have seen text of a Secret. It never becomes false again.
+	// HasSecrets means that the handler may have seen text of a Secret. It never becomes false
+	// again.
 	HasSecrets atomic.Bool
 }
 

@@ -33,8 +33,8 @@ const MaxActed = 64
 type Acted struct {
 	mu  sync.Mutex // a leaf
 	all []DoneAt   // the oldest first; guarded by mu
-	// now counts the results of events whose actions are being performed, by the event's id; guarded
-	// by mu.
+	// now counts the results of events whose actions are being performed, by the event's id;
+	// guarded by mu.
 	now map[string]map[action.Result]int
 }
 

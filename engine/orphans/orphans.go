@@ -114,9 +114,9 @@ func (o *Orphans) Run(ctx context.Context) {
 }
 
 // rest returns true once the rule is at rest: all sources that it reads have synced, and it has
-// performed what it has learned since the start. If it is still busy a minute after its sources have
-// synced, rest returns all the same: some of its actions may fail again and again. rest returns
-// false when ctx ends.
+// performed what it has learned since the start. If it is still busy a minute after its sources
+// have synced, rest returns all the same: some of its actions may fail again and again. rest
+// returns false when ctx ends.
 func (o *Orphans) rest(ctx context.Context) bool {
 	var began time.Time
 	for {

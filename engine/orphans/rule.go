@@ -30,8 +30,8 @@ type Rule struct {
 	// Depart has the rule learn that objects which do not exist in the cluster are deleted. Only
 	// their names are known. It returns those of them that its informers do not have.
 	Depart func(ctx context.Context, gone []delta.Key) (departed map[delta.Key]bool)
-	// Offer offers the lane to prune for an object that was spared, unless the rule selects it by now,
-	// and calls done in the same cut. If the rule is gone, it does nothing and returns false.
+	// Offer offers the lane to prune for an object that was spared, unless the rule selects it by
+	// now, and calls done in the same cut. If the rule is gone, it does nothing and returns false.
 	Offer func(key delta.Key, done func()) bool
 	// IsGone reports whether the rule is gone: nothing of it is recorded any more.
 	IsGone func() bool
@@ -53,7 +53,8 @@ type Cluster interface {
 	) ([]action.Applied, error)
 }
 
-// informerOf returns the informer of a source that watches the key's namespace, or any if none does.
+// informerOf returns the informer of a source that watches the key's namespace, or any if none
+// does.
 func informerOf(view *source.Source, key delta.Key) *source.Informer {
 	informers := view.Informers()
 	at := slices.IndexFunc(informers, func(i *source.Informer) bool {

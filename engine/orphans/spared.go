@@ -38,8 +38,8 @@ type Spared struct {
 	notes Notes
 	poke  chan struct{} // capacity 1; signals that more is spared
 
-	// mu guards the fields below. It is taken within the state's cut, before memory.mu of the engine and
-	// the state's own locks.
+	// mu guards the fields below. It is taken within the state's cut, before memory.mu of the
+	// engine and the state's own locks.
 	mu   sync.Mutex
 	rule *Rule // as it is now
 	due  map[delta.Key]time.Time
@@ -145,8 +145,8 @@ func (s *Spared) Succeed(rule *Rule, to *Spared) {
 	}
 }
 
-// Count returns for how many objects the rule does not prune yet, and when it does next. The receiver
-// may be nil.
+// Count returns for how many objects the rule does not prune yet, and when it does next. The
+// receiver may be nil.
 func (s *Spared) Count() (n int, next time.Time) {
 	if s == nil {
 		return 0, next
@@ -243,8 +243,8 @@ func (s *Spared) judge(
 	return wait
 }
 
-// pauseOf returns how long to wait until an object that the informer does not know counts as gone; 0
-// means that it does.
+// pauseOf returns how long to wait until an object that the informer does not know counts as gone;
+// 0 means that it does.
 func pauseOf(ctx context.Context, i *source.Informer) (wait time.Duration) {
 	state, _ := i.State()
 	switch {
@@ -286,8 +286,8 @@ func (s *Spared) Prepare(ctx context.Context, rule *Rule, d delta.Delta) (delive
 	return delivery.Prepared{Delta: d, Actions: action.Join(steps), OnlyPrunes: true}, nil
 }
 
-// Spares reports whether a rule must not prune now for a change: the object's resource was withdrawn.
-// It is spared from now on. The receiver may be nil.
+// Spares reports whether a rule must not prune now for a change: the object's resource was
+// withdrawn. It is spared from now on. The receiver may be nil.
 func (s *Spared) Spares(rule *Rule, d delta.Delta) bool {
 	if s == nil || d.Type != delta.Deleted {
 		return false

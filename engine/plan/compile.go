@@ -78,8 +78,8 @@ type builder struct {
 	// programs has what is compiled. Rules that write the same expression share a program, so many
 	// rules that are alike take less memory, and less of the processor's caches.
 	programs map[compiled]*expr.Program
-	// payloads and reading are what else such rules share, by JSON: payloads, and the paths that rules
-	// read.
+	// payloads and reading are what else such rules share, by JSON: payloads, and the paths that
+	// rules read.
 	payloads map[compiled]*rule.Template
 	reading  map[string]*object.Paths
 	// schedules are those of rules, by their texts and what they make of missed moments.
@@ -248,8 +248,8 @@ var ruleResource = schema.GroupVersionResource{
 	Group: "informd.dev", Version: "v1alpha1", Resource: "rules",
 }
 
-// AloneSelector begins the field selector of the informer of a rule without a source. The rule's name
-// follows.
+// AloneSelector begins the field selector of the informer of a rule without a source. The rule's
+// name follows.
 const AloneSelector = "metadata.name="
 
 // alone makes the source of a rule without one. Its object is the same after every restart and in
@@ -269,8 +269,8 @@ func (b *builder) alone(rule string) *Source {
 	return source
 }
 
-// schedule makes a timetable. Rules with the same schedule share it, if they make the same of missed
-// moments.
+// schedule makes a timetable. Rules with the same schedule share it, if they make the same of
+// missed moments.
 func (b *builder) schedule(s *config.Schedule) timing.Timetable {
 	mistakes := len(b.mistakes)
 	var cron []string

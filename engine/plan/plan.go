@@ -104,8 +104,8 @@ type Rule struct {
 	Source       *Source
 	Handler      string // empty if the rule only has Actions, or metrics
 	Every        bool
-	// Rounds says when the rule receives all members as Synced; nil: never. OnlyInRounds says that it
-	// does not receive them at first sight.
+	// Rounds says when the rule receives all members as Synced; nil: never. OnlyInRounds says that
+	// it does not receive them at first sight.
 	Rounds       timing.Timetable
 	OnlyInRounds bool
 	// OwnChanges makes the rule receive changes that it made itself.

@@ -1,5 +1,5 @@
-// Package preview has what a reload would change, as values and in words. It is pure: the engine finds
-// out, and operators read it before they reload.
+// Package preview has what a reload would change, as values and in words. It is pure: the engine
+// finds out, and operators read it before they reload.
 package preview
 
 import (
@@ -34,23 +34,24 @@ type Rule struct {
 	Name   string
 	Former string // the name that it has until now; empty unless the change renames it
 	Change Change
-	// In is how many objects come in or stay in, and are delivered as Synced; Out how many fall out,
-	// and are delivered as Deleted. Pending is how many begin to wait.
+	// In is how many objects come in or stay in, and are delivered as Synced; Out how many fall
+	// out, and are delivered as Deleted. Pending is how many begin to wait.
 	In, Out, Pending int
 	// Lists says that the rule would also receive what informers list that are yet to begin, or
 	// have to keep more of their objects.
 	Lists bool
 	// Dropped is how many deliveries that wait would be dropped.
 	Dropped int
-	// AppliesLater says that the rule selects Synced, and would still receive nothing about objects as
-	// they are.
+	// AppliesLater says that the rule selects Synced, and would still receive nothing about objects
+	// as they are.
 	AppliesLater bool
 	// Leaves says that the rule would be gone and prunes: what it has applied stays.
 	Leaves bool
-	// BySource says that the rule's own manifest stays the same, and a source that it reads changes.
+	// BySource says that the rule's own manifest stays the same, and a source that it reads
+	// changes.
 	BySource bool
-	// Does has what the rule would do by itself, and does not do yet: a verb and a resource, such as
-	// "deletes v1/pods".
+	// Does has what the rule would do by itself, and does not do yet: a verb and a resource, such
+	// as "deletes v1/pods".
 	Does []string
 }
 

@@ -9,11 +9,12 @@ import (
 
 // ages finds the oldest value of a queue. Queue.mu guards it.
 type ages[K comparable, V any] struct {
-	// stayed has the values that wait or are in flight, if they were never away; the oldest in front.
+	// stayed has the values that wait or are in flight, if they were never away; the oldest in
+	// front.
 	stayed list.List[*value[V]]
-	// past has the keys with values that are away or were loaded. It is ordered by a time before which
-	// none of these values was added. ages corrects a key's time only when it needs the oldest and
-	// that key is in front.
+	// past has the keys with values that are away or were loaded. It is ordered by a time before
+	// which none of these values was added. ages corrects a key's time only when it needs the
+	// oldest and that key is in front.
 	past heap.Heap[*entry[K, V], byOldest[K, V]]
 }
 

@@ -125,8 +125,8 @@ func (o Options[K, V]) withDefaults() *Options[K, V] {
 }
 
 // Reconfigure replaces the options. What the queue holds stays, in its order, and what is in flight
-// ends as before. The new Store must be about the same records as the old one, and AfterFunc must be
-// the same. If there is something to take or to load, Reconfigure calls the new Ready or Hungry.
+// ends as before. The new Store must be about the same records as the old one, and AfterFunc must
+// be the same. If there is something to take or to load, Reconfigure calls the new Ready or Hungry.
 func (q *Queue[K, V]) Reconfigure(o Options[K, V]) { q.notify(q.reconfigure(o)) }
 
 func (q *Queue[K, V]) reconfigure(o Options[K, V]) news[K, V] {
@@ -331,8 +331,8 @@ func (q *Queue[K, V]) Rewrite(key K, v V) (cut uint64) {
 	return val.cut
 }
 
-// Last returns the highest number of the values so far. Values that are added later get higher ones,
-// but for those of Redrive, whose numbers are lower than all others.
+// Last returns the highest number of the values so far. Values that are added later get higher
+// ones, but for those of Redrive, whose numbers are lower than all others.
 func (q *Queue[K, V]) Last() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

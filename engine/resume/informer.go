@@ -8,8 +8,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// InformerID returns the name under which the state keeps an informer. isFixed is that of an informer
-// that watches nothing: its selection may also be that of a source.
+// InformerID returns the name under which the state keeps an informer. isFixed is that of an
+// informer that watches nothing: its selection may also be that of a source.
 func InformerID(of object.Selection, isFixed bool) string {
 	if isFixed {
 		return "rule " + of.FieldSelector
@@ -18,15 +18,15 @@ func InformerID(of object.Selection, isFixed bool) string {
 		object.ResourceName(of.Resource), of.Namespace, of.LabelSelector, of.FieldSelector)
 }
 
-// ApartID returns the name of a record that a rule has for itself: of the objects that it had inside
-// in an informer that it has left. A rule may have several of one informer; n numbers them. The name
-// begins with that of the informer, so Selection can read it.
+// ApartID returns the name of a record that a rule has for itself: of the objects that it had
+// inside in an informer that it has left. A rule may have several of one informer; n numbers them.
+// The name begins with that of the informer, so Selection can read it.
 func ApartID(informer, rule string, n int) string {
 	return fmt.Sprintf("%s left by %s %d", informer, rule, n)
 }
 
-// Selection returns the selection of an informer that the state keeps under this name, as attributes
-// for a log.
+// Selection returns the selection of an informer that the state keeps under this name, as
+// attributes for a log.
 func Selection(id string) (attrs []any) {
 	var resource, namespace, label, field string
 	if _, err := fmt.Sscanf(id, "%s %q %q %q", &resource, &namespace, &label, &field); err != nil {

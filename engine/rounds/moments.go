@@ -19,8 +19,8 @@ type Moments struct {
 	now func() time.Time
 	due atomic.Int32 // how many moments have yet to be made up for
 
-	// mu guards the fields below and those of the moments. It is taken with the lock of a feed held,
-	// and before those of lanes.
+	// mu guards the fields below and those of the moments. It is taken with the lock of a feed
+	// held, and before those of lanes.
 	mu  sync.Mutex
 	all []*moment
 }
@@ -34,8 +34,8 @@ func (m *Moments) Due() int { return int(m.due.Load()) }
 // maxHeld bounds how long a moment waits for earlier ones.
 const maxHeld = 5 * time.Minute
 
-// stillness is how long an object of a moment must be free of earlier ones before its turn comes. So
-// the informer has seen what their handlers and actions have changed.
+// stillness is how long an object of a moment must be free of earlier ones before its turn comes.
+// So the informer has seen what their handlers and actions have changed.
 const stillness = time.Second
 
 // moment is the latest moment of a rule, for the objects of one informer.
@@ -53,8 +53,8 @@ type moment struct {
 	// of its rule. Even if all are answered, the informer may not have seen yet what that changed.
 	isRecent bool
 	since    time.Time // when the first object was held; zero if none was
-	// held are the objects that wait, each with the time since which nothing earlier is outstanding:
-	// zero if something is.
+	// held are the objects that wait, each with the time since which nothing earlier is
+	// outstanding: zero if something is.
 	held map[string]time.Time
 }
 

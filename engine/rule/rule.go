@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Rule is a compiled rule. It is immutable and safe for concurrent use. It has many fields because each
-// is a field of the manifest, compiled.
+// Rule is a compiled rule. It is immutable and safe for concurrent use. It has many fields because
+// each is a field of the manifest, compiled.
 type Rule struct {
 	Name   string
 	Where  *expr.Program // nil: every object
@@ -28,7 +28,8 @@ type Rule struct {
 	Group  *Grouping     // nil: each change is an event of its own
 	Count  *Count        // nil: each change goes on
 	Events delta.Set
-	// IsScheduled says that Synced comes at moments, and that the number of its round is the moment.
+	// IsScheduled says that Synced comes at moments, and that the number of its round is the
+	// moment.
 	IsScheduled bool
 	Payload     *Template // nil: the objects themselves
 	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
@@ -87,8 +88,8 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 }
 
 // Member does the first part of Match: where and the types of changes, which depend on nothing but
-// the change. Decide does the rest. If the types alone leave out a change of a member, Member returns
-// the change, with ok false.
+// the change. Decide does the rest. If the types alone leave out a change of a member, Member
+// returns the change, with ok false.
 func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil

@@ -112,8 +112,8 @@ func (r *Rule) Elapse(d delta.Delta, mark time.Time, look Lookup) (
 	return added, added.Undecided, time.Time{}, err
 }
 
-// FirstSight returns whether an object is inside that the rule has not followed, and its mark. was says
-// that the rule had it inside.
+// FirstSight returns whether an object is inside that the rule has not followed, and its mark. was
+// says that the rule had it inside.
 func (r *Rule) FirstSight(tree any, was bool, now time.Time) (inside bool, mark time.Time, err error) {
 	is, err := r.candidacy(tree)
 	if is.ok && was && r.Due == nil {

@@ -4,8 +4,8 @@ import "sync/atomic"
 
 // Phase says how far a run is.
 type Phase struct {
-	// Loaded says that the saved state has been loaded, or that nothing is kept. Until then, letters
-	// and what waits are not known, and intakes are not at work.
+	// Loaded says that the saved state has been loaded, or that nothing is kept. Until then,
+	// letters and what waits are not known, and intakes are not at work.
 	Loaded atomic.Bool
 	// Stopping says that the run has begun to stop: nothing new is delivered.
 	Stopping atomic.Bool

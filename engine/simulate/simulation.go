@@ -30,8 +30,8 @@ type Options struct {
 	// Answer answers the events of all handlers. nil acknowledges every event. It must not call the
 	// Simulation.
 	Answer func(Event) Answer
-	// Failed gets each failure of an expression that makes no dead letter. rule is empty if it is of
-	// an index or a metric, which f.Reason names. It must not call the Simulation. nil discards.
+	// Failed gets each failure of an expression that makes no dead letter. rule is empty if it is
+	// of an index or a metric, which f.Reason names. It must not call the Simulation. nil discards.
 	Failed func(rule string, f engine.ExpressionFailure)
 	// Logger gets what the daemon would log, for example expressions that fail. nil discards.
 	Logger *slog.Logger
@@ -105,8 +105,8 @@ func (s *Simulation) Status() (status admin.Status, ok bool) {
 	return s.stepper.Engine().Status(), true
 }
 
-// Resync has a rule see all objects of its source as synced, as informd rule resync does. Its events
-// come with the next Advance.
+// Resync has a rule see all objects of its source as synced, as informd rule resync does. Its
+// events come with the next Advance.
 func (s *Simulation) Resync(rule string) (selected int, err error) {
 	if s.stepper == nil {
 		return 0, errors.New("the engine is stopped")
@@ -367,8 +367,8 @@ func (s *Simulation) hear() {
 }
 
 // Unserve has the API server serve a source's resource no more in that version. The objects live on
-// in another version, unless the resource is withdrawn altogether. Until Serve, their changes are not
-// seen.
+// in another version, unless the resource is withdrawn altogether. Until Serve, their changes are
+// not seen.
 func (s *Simulation) Unserve(source string, isWithdrawn bool) error {
 	resource, err := s.begone(source, &away{isUnserved: true, isWithdrawn: isWithdrawn})
 	if err != nil {

@@ -83,8 +83,8 @@ func (i *Informer) gone(ctx context.Context) {
 	i.feed.clear(ctx)
 }
 
-// IsGone reports whether no version of the resource's group has the resource now. The error says why
-// nobody knows.
+// IsGone reports whether no version of the resource's group has the resource now. The error says
+// why nobody knows.
 func (i *Informer) IsGone(ctx context.Context) (bool, error) {
 	if i.byHand != nil {
 		return i.byHand.isWithdrawn, nil
@@ -121,8 +121,8 @@ func (s *served) serving(ctx context.Context, r schema.GroupResource) (has []str
 // errNothingListed reports a list of the core resources without any.
 var errNothingListed = errors.New("the API server does not say which resources v1 has")
 
-// isRefusal reports whether a list of resources stands for a refusal: client-go returns an empty one
-// for v1 if the API server answers 403 or 404. Each API server has resources in v1.
+// isRefusal reports whether a list of resources stands for a refusal: client-go returns an empty
+// one for v1 if the API server answers 403 or 404. Each API server has resources in v1.
 func isRefusal(gv schema.GroupVersion, list *metav1.APIResourceList) bool {
 	return gv == schema.GroupVersion{Version: "v1"} && len(list.APIResources) == 0
 }

@@ -16,9 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiClient makes one informer's requests, with client-go's REST clients. It reads lists and watches
-// itself, from the body of the response (list.go, stream.go). The dynamic client would first read
-// each list into memory, and would pass each event of a watch through a goroutine of its own.
+// apiClient makes one informer's requests, with client-go's REST clients. It reads lists and
+// watches itself, from the body of the response (list.go, stream.go). The dynamic client would
+// first read each list into memory, and would pass each event of a watch through a goroutine of its
+// own.
 type apiClient struct {
 	lists     *rest.RESTClient
 	watches   *rest.RESTClient

@@ -13,14 +13,15 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// confirming finds out for a consumer whether an object is still as the consumer knows it. When time
-// is up for an object, the consumer must not act on what was true before. The object may have changed
-// while nothing was heard, and what comes after that comes one by one.
+// confirming finds out for a consumer whether an object is still as the consumer knows it. When
+// time is up for an object, the consumer must not act on what was true before. The object may have
+// changed while nothing was heard, and what comes after that comes one by one.
 //
-// So confirming reads the object from the server, which answers from its present state, and compares
-// the resourceVersions. If they differ, the change is on its way. It makes one request at a time. Up
-// to maxSingle objects it reads one by one. For more it reads the server's position. If the consumer
-// gets there soon, all objects are as it knows them; else confirming reads the whole selection.
+// So confirming reads the object from the server, which answers from its present state, and
+// compares the resourceVersions. If they differ, the change is on its way. It makes one request at
+// a time. Up to maxSingle objects it reads one by one. For more it reads the server's position. If
+// the consumer gets there soon, all objects are as it knows them; else confirming reads the whole
+// selection.
 type confirming struct {
 	informer *Informer
 	wake     chan struct{} // capacity 1; signals that something is wanted
@@ -28,9 +29,9 @@ type confirming struct {
 	mu     sync.Mutex // guards the fields below; a leaf
 	wanted map[string]struct{}
 	all    bool // more than maxSingle are wanted: all are
-	// reads are the objects that were read last, with their resourceVersions, and readAt is the time
-	// before that. isWhole says that all objects of the selection were read, and that reads has those
-	// that the consumer knows otherwise.
+	// reads are the objects that were read last, with their resourceVersions, and readAt is the
+	// time before that. isWhole says that all objects of the selection were read, and that reads
+	// has those that the consumer knows otherwise.
 	reads   map[string]string
 	readAt  time.Time
 	isWhole bool
@@ -254,8 +255,8 @@ func (c *apiClient) bare() *apiClient {
 	return &one
 }
 
-// version returns the present resourceVersion of an object, or "" if the selection does not have it.
-// It lists, with the name for a selector, because informd may list and not get.
+// version returns the present resourceVersion of an object, or "" if the selection does not have
+// it. It lists, with the name for a selector, because informd may list and not get.
 func (c *apiClient) version(ctx context.Context, key string) (version string, err error) {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {

@@ -46,8 +46,8 @@ type feed struct {
 	caughtUp bool // the consumer's CaughtUp was called
 	// resumable says that the consumer has a position.
 	resumable bool
-	// isNarrow says that known objects may lack parts that the informer is to keep now, and that are
-	// in the store once that has been listed.
+	// isNarrow says that known objects may lack parts that the informer is to keep now, and that
+	// are in the store once that has been listed.
 	isNarrow bool
 	// parts are the keys of known objects that another run saved only in part, until they come
 	// back.
@@ -290,8 +290,8 @@ func (f *feed) clearSome() bool {
 	return true
 }
 
-// packListed packs an object of a list. If the consumer knows the same state already, the entry shares
-// that copy, so that memory holds it once.
+// packListed packs an object of a list. If the consumer knows the same state already, the entry
+// shares that copy, so that memory holds it once.
 func (f *feed) packListed(e *entry) {
 	f.mu.Lock()
 	known := f.known[e.Object.Key()]

@@ -22,8 +22,8 @@ func (r *entryReader) refuse(e *entry) {
 
 // foreign returns why an object is none of those that the informer asked for, or nil. An API server
 // is not trusted for that. An object without a kind or an apiVersion passes, because API servers
-// leave them out in lists. The kind is that of the first object of the generation: a selection names
-// a resource.
+// leave them out in lists. The kind is that of the first object of the generation: a selection
+// names a resource.
 func (r *entryReader) foreign(o *object.Object, tree *object.Tree) error {
 	if space := r.selection.Namespace; space != "" && o.Namespace() != space {
 		return fmt.Errorf("it is in namespace %.64q, and not in %s", o.Namespace(), space)

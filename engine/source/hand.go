@@ -17,8 +17,9 @@ import (
 // methods say what an API server would answer. Each returns when the consumer has taken what
 // follows from that. Reading, the cache, its indexes and the feed are those of a running informer.
 //
-// A Hand begins with Resume, List or Unserve, as a running informer does. Its calls must not overlap. An
-// informer with a Hand must not run. Of an informer with a fixed object, only Tick is called.
+// A Hand begins with Resume, List or Unserve, as a running informer does. Its calls must not
+// overlap. An informer with a Hand must not run. Of an informer with a fixed object, only Tick is
+// called.
 type Hand struct {
 	informer *Informer
 	present  *generation // nil before Resume or List

@@ -83,7 +83,8 @@ func (c *objectCache) allIndexers() cache.Indexers {
 
 // indexFunc returns the n-th index in client-go's form for one store. client-go calls it with an
 // object that leaves the store or enters it, while it has the store's lock for writing. The
-// function also keeps the objects in order, in a set per value, and answers a question with the set.
+// function also keeps the objects in order, in a set per value, and answers a question with the
+// set.
 func (r *entryReader) indexFunc(n int, index namedIndex) cache.IndexFunc {
 	sets := ordered{}
 	return func(obj any) ([]string, error) {

@@ -155,7 +155,8 @@ func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	return waitUntil(ctx, informers, func(settled, _ bool) bool { return settled })
 }
 
-// WaitUntilRead returns true once each informer has synced at least once, or false if ctx ends first.
+// WaitUntilRead returns true once each informer has synced at least once, or false if ctx ends
+// first.
 func WaitUntilRead(ctx context.Context, informers ...*Informer) bool {
 	return waitUntil(ctx, informers, func(settled, hasRead bool) bool { return settled && hasRead })
 }

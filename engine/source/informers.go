@@ -180,7 +180,8 @@ func (s *Informers) All() []*Informer {
 	return slices.Clone(s.all)
 }
 
-// Start has Run run the informers that were requested before. If it was not called yet, Run calls it.
+// Start has Run run the informers that were requested before. If it was not called yet, Run calls
+// it.
 func (s *Informers) Start() {
 	s.mu.Lock()
 	s.start()
@@ -214,8 +215,8 @@ func (s *Informers) Stop(i *Informer) {
 }
 
 // Run runs every informer that is started until ctx ends, and returns when all of their goroutines
-// have ended. Informers can run only once. Afterwards the caches stay readable, and no consumer is called any
-// more.
+// have ended. Informers can run only once. Afterwards the caches stay readable, and no consumer is
+// called any more.
 func (s *Informers) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -242,7 +243,8 @@ func (s *Informers) Run(ctx context.Context) error {
 	}
 }
 
-// waiting returns a function for each informer that was started and does not run yet, which runs it.
+// waiting returns a function for each informer that was started and does not run yet, which runs
+// it.
 func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,8 @@ func (h *overhearing) look(ctx context.Context) {
 	}
 }
 
-// doubt opens the watch again as a probe, because another request has shown that it lacks something.
+// doubt opens the watch again as a probe, because another request has shown that it lacks
+// something.
 func (h *overhearing) doubt(ctx context.Context) {
 	w := h.watch
 	w.mu.Lock()
@@ -129,9 +130,9 @@ func (w *watching) lasts(ctx context.Context) {
 	}
 }
 
-// isBefore reports whether the server is at an earlier resourceVersion than the watch, as when it was
-// restored from a backup. It would be silent until it is there. isBefore then ends the generation:
-// the next one compares a list with what the consumer knows.
+// isBefore reports whether the server is at an earlier resourceVersion than the watch, as when it
+// was restored from a backup. It would be silent until it is there. isBefore then ends the
+// generation: the next one compares a list with what the consumer knows.
 func (w *watching) isBefore(ctx context.Context, a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

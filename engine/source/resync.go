@@ -76,8 +76,8 @@ func (r *rounds) begins(after, now time.Time) {
 	}
 }
 
-// number returns the number of a round that begins now. ok is false if there was that round already,
-// because the clock was set back.
+// number returns the number of a round that begins now. ok is false if there was that round
+// already, because the clock was set back.
 func (r *rounds) number(now time.Time) (number int64, ok bool) {
 	switch {
 	case r.again:

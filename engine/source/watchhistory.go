@@ -10,10 +10,11 @@ const maxStrikes = 3
 type watchHistory struct {
 	health *health
 	pace   pace
-	// strikes counts the watches in a row that have broken: with an ERROR event, history that is gone
-	// (410), a text that is no event, or an event that is too large. Each makes the informer list, or
-	// watch, again, and all of that succeeds; so only their number tells that it never gets anywhere.
-	// A watch that has lasted for a minute, or as long as the informer has asked for, ends the row.
+	// strikes counts the watches in a row that have broken: with an ERROR event, history that is
+	// gone (410), a text that is no event, or an event that is too large. Each makes the informer
+	// list, or watch, again, and all of that succeeds; so only their number tells that it never
+	// gets anywhere. A watch that has lasted for a minute, or as long as the informer has asked
+	// for, ends the row.
 	strikes atomic.Int32
 	// isEndless says that the server does not end the initial events of watches: see errEndless.
 	isEndless atomic.Bool

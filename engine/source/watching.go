@@ -277,8 +277,8 @@ func (w *watching) attend(ctx context.Context, inner *stream) {
 	}
 }
 
-// isSilent reports whether the server has sent nothing for a pause. If it finds that for the last of
-// all looks, it makes a resumed watch fresh.
+// isSilent reports whether the server has sent nothing for a pause. If it finds that for the last
+// of all looks, it makes a resumed watch fresh.
 func (w *watching) isSilent(
 	ctx context.Context, inner *stream, pause time.Duration, look int,
 ) bool {
@@ -309,8 +309,8 @@ func (w *watching) widen(ctx context.Context) {
 	w.cancel()
 }
 
-// isTooMuch reports whether an event adds an object beyond what a list may have. The watch ends, and
-// another one begins after a pause.
+// isTooMuch reports whether an event adds an object beyond what a list may have. The watch ends,
+// and another one begins after a pause.
 func (w *watching) isTooMuch(ev watch.Event) bool {
 	i, most := w.wire.informer, w.wire.tuning().maxListed
 	if w.initial || ev.Type != watch.Added || i.counts.objects.Load() < most {
@@ -340,8 +340,8 @@ func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (se
 }
 
 // garbled handles a body that is no watch. The first time, the watch resumes, because a connection
-// may be to blame. The second time in a row, the reflector lists. over is true if the whole watch is
-// over.
+// may be to blame. The second time in a row, the reflector lists. over is true if the whole watch
+// is over.
 func (w *watching) garbled(ctx context.Context, err error) (over bool) {
 	w.wire.informer.watches.broke(reasonOf(err))
 	if !w.initial && !w.wire.garbled.Swap(true) {

@@ -46,9 +46,9 @@ func (i *Informer) Kept() *object.Paths {
 }
 
 // Widen makes an informer that runs also keep what more lists; nil for whole objects. The informer
-// lists again, as of the resourceVersion that it has reached, so that it misses no change. Only if the
-// server has forgotten that, it lists the newest state. Widen returns when the cache has all fields
-// to keep of every object. The consumer gets no delta for objects that have not changed.
+// lists again, as of the resourceVersion that it has reached, so that it misses no change. Only if
+// the server has forgotten that, it lists the newest state. Widen returns when the cache has all
+// fields to keep of every object. The consumer gets no delta for objects that have not changed.
 //
 // If ctx ends first, Widen returns the reason. The cache is then completed by and by, and Kept says
 // when it is; another call for the same waits for that. Calls must not overlap.

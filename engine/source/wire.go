@@ -23,16 +23,16 @@ import (
 // connection or a 429.) The reflector sees only what it can handle: success, a resourceVersion that
 // is too old or too new, and a server without WatchList.
 //
-// The reflector's goroutine and its watches use a wire one after the other, and the two goroutines of
-// a watch take turns: see watching.mu. client-go synchronizes the hand-over of the fields that have
-// no lock here.
+// The reflector's goroutine and its watches use a wire one after the other, and the two goroutines
+// of a watch take turns: see watching.mu. client-go synchronizes the hand-over of the fields that
+// have no lock here.
 type wire struct {
 	informer *Informer
 	end      context.CancelCauseFunc // ends the generation, with a reason
 	told     <-chan struct{}         // closed once the consumer knows all objects of the list
 	handed   <-chan struct{}         // closed once client-go has handed over the list, after told
-	// exact is the resourceVersion at which the list is to be, so that no change is missed; empty once
-	// the server has refused it, and for most generations.
+	// exact is the resourceVersion at which the list is to be, so that no change is missed; empty
+	// once the server has refused it, and for most generations.
 	exact   string
 	widened <-chan struct{} // closed when the informer is to keep more than it did when this began
 
@@ -216,8 +216,8 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	return out, nil
 }
 
-// errEndless answers the reflector's request for a watch with initial events, if the server does not
-// end them. The reflector then lists.
+// errEndless answers the reflector's request for a watch with initial events, if the server does
+// not end them. The reflector then lists.
 var errEndless = errors.New("the server does not end the initial events of watches")
 
 // shorten sets how long a watch lasts, if that is shorter than usual: see hearing.
@@ -290,8 +290,8 @@ func (w *wire) raise(o *metav1.ListOptions) {
 	}
 }
 
-// refused notes that the server has refused a list, perhaps because of the resourceVersion that raise
-// has set. A later page says nothing about the floor.
+// refused notes that the server has refused a list, perhaps because of the resourceVersion that
+// raise has set. A later page says nothing about the floor.
 func (w *wire) refused(o metav1.ListOptions, err error) {
 	if o.Continue == "" && (w.exact == "" || staleVersion(err)) {
 		w.floor = ""

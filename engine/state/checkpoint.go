@@ -18,8 +18,8 @@ import (
 )
 
 // maxBatch is the size in Pebble's memory, in bytes, at which a batch ends and another one begins.
-// If a batch needs half of maxMemory, Pebble flushes it at once, with what it has in memory already.
-// That makes more and smaller tables.
+// If a batch needs half of maxMemory, Pebble flushes it at once, with what it has in memory
+// already. That makes more and smaller tables.
 const maxBatch = 3 << 20
 
 // perEntry is about how many bytes of Pebble's memory a key takes besides itself and its value.

@@ -13,9 +13,9 @@ import (
 
 // Run writes the recorded changes until ctx ends. Then it writes the rest and closes the store.
 // Call it once, after everything was loaded. It returns nil. A failing disk, or a slow one, delays
-// the return by at most about five seconds. Run then logs how much is not on disk, and leaves behind
-// a goroutine and those of Pebble. When the disk recovers, they write and close after all, and only
-// then release the directory.
+// the return by at most about five seconds. Run then logs how much is not on disk, and leaves
+// behind a goroutine and those of Pebble. When the disk recovers, they write and close after all,
+// and only then release the directory.
 func (s *Store) Run(ctx context.Context) error {
 	s.running.Store(true)
 	s.started.reach(1)

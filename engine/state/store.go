@@ -53,11 +53,12 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Memory holds the files in place of the disk. nil means the disk.
 	Memory *InMemory
-	// Version is the version of this informd. The store keeps it, for whoever cannot read the store.
+	// Version is the version of this informd. The store keeps it, for whoever cannot read the
+	// store.
 	Version string
-	// CatchCrashes makes Go's runtime note crashes of this process in the directory. So a store is set
-	// aside only if the process crashes in it again and again, and not if it is killed. One Store of a
-	// process at a time may have this set.
+	// CatchCrashes makes Go's runtime note crashes of this process in the directory. So a store is
+	// set aside only if the process crashes in it again and again, and not if it is killed. One
+	// Store of a process at a time may have this set.
 	CatchCrashes bool
 	// SetAside sets aside a state that a newer version has written. Otherwise Open refuses it.
 	SetAside bool
@@ -247,8 +248,8 @@ func (s *Store) PutRule(r RuleMemory) {
 	s.rules[r.ID] = &r
 }
 
-// DropRule removes the rule with an ID, its notes and its waiting deliveries. The rule's Lane records
-// nothing more; Lane then returns a new one. Call it between Begin and End.
+// DropRule removes the rule with an ID, its notes and its waiting deliveries. The rule's Lane
+// records nothing more; Lane then returns a new one. Call it between Begin and End.
 func (s *Store) DropRule(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,5 +339,6 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// IsWritten reports, once Run has returned, whether the next start has everything that was recorded.
+// IsWritten reports, once Run has returned, whether the next start has everything that was
+// recorded.
 func (s *Store) IsWritten() bool { return !s.broken.Load() && s.unwrittenRecords() == 0 }
