@@ -20,6 +20,7 @@ type health struct {
 
 	mu        sync.Mutex // guards the fields below; a leaf
 	trouble   string
+	lasts     bool // until the next start
 	since     time.Time
 	logged    time.Time
 	hasSynced bool         // a sync has succeeded since the trouble began
@@ -31,8 +32,14 @@ type health struct {
 
 // is sets the store's condition: a description of the trouble, or "" for none. It logs after it has
 // unlocked: isWell is called within a cut, which must not wait for the log.
-func (h *health) is(trouble string, now time.Time) {
-	was, since, mayLog := h.set(trouble, now)
+func (h *health) is(trouble string, now time.Time) { h.become(trouble, false, now) }
+
+// remains sets trouble that lasts until the next start. Whatever is said later changes nothing:
+// whoever looks at the disk at the same time may find nothing wrong with it.
+func (h *health) remains(trouble string, now time.Time) { h.become(trouble, true, now) }
+
+func (h *health) become(trouble string, lasts bool, now time.Time) {
+	was, since, mayLog := h.set(trouble, lasts, now)
 	switch {
 	case trouble == "" && was != "":
 		h.logger.Info("the state is durable again",
@@ -44,12 +51,15 @@ func (h *health) is(trouble string, now time.Time) {
 	}
 }
 
-// set does what is does, except for the log. It returns the condition before, since when there is
-// or was trouble, and whether trouble that lasts may be logged again.
-func (h *health) set(trouble string, now time.Time) (was string, since time.Time, mayLog bool) {
+// set does what become does, except for the log. It returns the condition before, since when there
+// is or was trouble, and whether trouble that goes on may be logged again.
+func (h *health) set(trouble string, lasts bool, now time.Time) (was string, since time.Time, mayLog bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, h.trouble = h.trouble, trouble
+	if h.lasts {
+		return "", time.Time{}, false
+	}
+	was, h.trouble, h.lasts = h.trouble, trouble, lasts
 	if trouble == "" {
 		since = h.since
 		h.since, h.logged = time.Time{}, time.Time{}
@@ -174,7 +184,7 @@ func (s *Store) diskTrouble(d *database, now time.Time) string {
 // to be recorded again.
 func (s *Store) stopWriting(err error) {
 	s.broken.Store(true)
-	s.health.is("informd writes nothing more: "+err.Error()+
+	s.health.remains("informd writes nothing more: "+err.Error()+
 		"; the next start goes on from what is on disk", s.opts.Clock.Now())
 }
 
@@ -183,7 +193,7 @@ func (s *Store) stopWriting(err error) {
 // that.
 func (s *Store) breakDown(d *database, err error) {
 	// Before the mark, because the disk may hang.
-	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
+	s.health.remains(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 	if !s.broken.Swap(true) {
 		risk.Begin(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), risk.Damaged)
 		d.fs.End()

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,5 +45,37 @@ func TestTroubleThatIsBeingLoggedHoldsUpNobody(t *testing.T) {
 		}
 		log.closed <- struct{}{}
 		<-logged
+	}
+}
+
+// lookingLog looks at the store whenever something is logged, as another goroutine might just then.
+type lookingLog struct{ look func() }
+
+func (*lookingLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lookingLog) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (l *lookingLog) WithGroup(string) slog.Handler          { return l }
+
+func (l *lookingLog) Handle(context.Context, slog.Record) error {
+	l.look()
+	return nil
+}
+
+// Damage lasts, even if the disk is looked at, and nothing is wrong with it, while it is reported.
+func TestNobodyTakesBackDamage(t *testing.T) {
+	for name, end := range map[string]func(*Store){
+		"damaged":      func(s *Store) { s.breakDown(s.db.Load(), errDamaged) },
+		"not writable": func(s *Store) { s.stopWriting(errDamaged) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log lookingLog
+			s := open(t, t.TempDir(), Options{Logger: slog.New(&log)})
+			defer closed(t, s)
+			log.look = func() { s.health.is("", time.Now()) }
+			end(s)
+			s.examine(time.Now())
+			if trouble := s.Status().Trouble; !strings.Contains(trouble, errDamaged.Error()) {
+				t.Errorf("the trouble is %q, although nothing is written until the next start", trouble)
+			}
+		})
 	}
 }

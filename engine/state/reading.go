@@ -115,7 +115,7 @@ func (s *Store) goOn(d *database) {
 		s.opts.Logger.Error("the state on disk is not the one that was read at the start: "+
 			"informd writes nothing more, and the next start resumes from what is on disk",
 			"dir", s.dir, "error", err.Error())
-		s.health.is("the state on disk is not the one that was read at the start; "+
+		s.health.remains("the state on disk is not the one that was read at the start; "+
 			"the next start resumes from what is on disk", s.opts.Clock.Now())
 		return
 	}
