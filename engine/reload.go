@@ -90,8 +90,8 @@ type reload struct {
 	dropped []*intake.Intake   // of before
 }
 
-// prepare keeps the intakes that stay as they are, and waits until the informers of changed rules
-// have caught up.
+// prepare keeps the intakes that stay as they are, waits until the informers of changed rules have
+// caught up, and finds what rules have inside that leave an informer.
 func (r *reload) prepare(ctx context.Context) error {
 	for n, in := range r.next.Intakes {
 		switch {
@@ -145,6 +145,14 @@ func (r *reload) prepare(ctx context.Context) error {
 		if !slices.ContainsFunc(r.next.Intakes, stays) {
 			r.dropped = append(r.dropped, old)
 		}
+	}
+	for _, in := range r.next.Intakes {
+		if old := in.Replaces(); old != nil {
+			old.PrepareToLeave(ctx, in, r.next.Successor)
+		}
+	}
+	for _, old := range r.dropped {
+		old.PrepareToLeave(ctx, nil, r.next.Successor)
 	}
 	return nil
 }

@@ -119,3 +119,69 @@ func BenchmarkReload(b *testing.B) {
 		b.ReportMetric(float64(d.Microseconds())/1000/float64(n), name)
 	}
 }
+
+// BenchmarkReloadToAnotherSelection moves a rule between two selections of 100,000 objects, of
+// which another rule keeps watching the first, while 200 objects change a second. So the rule leaves
+// an informer that stays, and comes back. The rule has one application inside, or everything.
+// ms-most-alone and ms-most-reload are the longest from the server's sending to the handler of the
+// other rule.
+func BenchmarkReloadToAnotherSelection(b *testing.B) {
+	for name, where := range map[string]string{
+		"some": `, where: object.metadata.labels.app == "` + fleet.AppAt(1).Name + `"`, "all": "",
+	} {
+		b.Run(name, func(b *testing.B) {
+			const objects = 100_000
+			l := newLife(b)
+			l.server.Synthesize(configMaps, "ConfigMap", true, fleet.NewConfigMaps(objects))
+			of := strings.NewReplacer("name: maps", "name: few", "spec: {r", "spec: {namespaces: ["+fleet.Namespace(1)+"], r").Replace("---\n" + strings.TrimPrefix(mapSource, oneHandler))
+			manifests := func(source string) string {
+				last := aRule("last", ", events: [deleted], payload: 1"+where)
+				return mapSource + of + aRule("all", ", events: [updated], payload: 1") +
+					strings.Replace(aRule("few", ", events: [deleted], payload: 1"), "source: maps", "source: few", 1) +
+					strings.Replace(last, "source: maps", "source: "+source, 1)
+			}
+			h := &stopwatch{sent: make(map[string]time.Time)}
+			e, stop := l.startWith(manifests("maps"), h)
+			defer stop()
+			for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
+				time.Sleep(time.Millisecond)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			go func() {
+				for ctx.Err() == nil {
+					h.mu.Lock()
+					h.sent[strconv.FormatInt(l.server.Update(configMaps, 1), 10)] = time.Now()
+					h.mu.Unlock()
+					time.Sleep(5 * time.Millisecond)
+				}
+			}()
+			var alone, during, reload time.Duration
+			n := 0
+			for b.Loop() {
+				n++
+				h.p99()
+				time.Sleep(2 * time.Second)
+				_, most := h.p99()
+				alone += most
+				began := time.Now()
+				if _, err := l.reload(e, manifests("few"), h); err != nil {
+					b.Fatal(err)
+				}
+				reload += time.Since(began)
+				l.quiet(e)
+				_, most = h.p99()
+				during += most
+				if _, err := l.reload(e, manifests("maps"), h); err != nil {
+					b.Fatal(err)
+				}
+				l.quiet(e)
+			}
+			for name, d := range map[string]time.Duration{
+				"ms-most-alone": alone, "ms-most-reload": during, "ms-reload": reload,
+			} {
+				b.ReportMetric(float64(d.Microseconds())/1000/float64(n), name)
+			}
+		})
+	}
+}

@@ -42,6 +42,7 @@ package follow
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
@@ -131,33 +132,46 @@ func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *objec
 	return before.Object
 }
 
-// CatchUp is rules that catch up together, and the objects whose turn has not come. It is not safe
-// for concurrent use.
+// CatchUp is rules that catch up together, and the objects whose turn has not come: those that the
+// informer knew when it began, and keys that were added. It is not safe for concurrent use.
+//
+// It does not look at the objects that the informer knows before their turns, because there may be
+// a million: that an informer knows an object, and that this has not had its turn, is enough to
+// know that the turn will come. Therefore it must learn of objects that the informer did not know:
+// see Came.
 type CatchUp struct {
 	Pupils []Pupil
 	rules  map[int]struct{}
-	keys   []string            // in the order of their turns; some may have had theirs
-	owed   map[string]struct{} // those that have not
+	isAll  bool                // it began with all objects that the informer knew
+	known  []*object.Object    // of these, in the order of their turns; some may have had theirs
+	keys   []string            // that were added; their turns come after the others
+	added  map[string]struct{} // as a set
+	had    map[string]struct{} // that have had their turn, or need none
 }
 
-// New returns a CatchUp in which the keys have their turns in this order.
-func New(pupils []Pupil, keys iter.Seq[string]) *CatchUp {
+// New returns a CatchUp in which known objects have their turns in this order. They are all that
+// the informer knows; nil if it is about added keys only.
+func New(pupils []Pupil, known iter.Seq[*object.Object]) *CatchUp {
 	c := &CatchUp{
-		Pupils: pupils, rules: make(map[int]struct{}), owed: make(map[string]struct{}),
+		Pupils: pupils, rules: make(map[int]struct{}),
+		added: make(map[string]struct{}), had: make(map[string]struct{}),
 	}
 	for _, p := range pupils {
 		c.rules[p.Rule] = struct{}{}
 	}
-	c.Add(keys)
+	if known != nil {
+		c.isAll, c.known = true, slices.Collect(known)
+	}
 	return c
 }
 
-// Add gives keys a turn, behind all others. A key that waits for its turn keeps its place.
+// Add gives keys a turn, behind all others. A key that waits for its turn keeps its place. Add is
+// called before the first turn.
 func (c *CatchUp) Add(keys iter.Seq[string]) {
 	for key := range keys {
-		if _, isOwed := c.owed[key]; !isOwed {
+		if _, isAdded := c.added[key]; !isAdded {
 			c.keys = append(c.keys, key)
-			c.owed[key] = struct{}{}
+			c.added[key] = struct{}{}
 		}
 	}
 }
@@ -178,26 +192,43 @@ func (c *CatchUp) Has(rule int) bool {
 	return has
 }
 
-// Owes reports whether a key's turn has not come.
+// Came says that the informer did not know an object with this key, and does now. Unless the key
+// was added, the object needs no turn.
+func (c *CatchUp) Came(key string) {
+	if _, isAdded := c.added[key]; !isAdded {
+		c.had[key] = struct{}{}
+	}
+}
+
+// Owes reports whether the turn of a key has not come that the informer knows, or has known since
+// it began.
 func (c *CatchUp) Owes(key string) bool {
-	_, isOwed := c.owed[key]
-	return isOwed
+	if _, had := c.had[key]; had {
+		return false
+	}
+	_, isAdded := c.added[key]
+	return c.isAll || isAdded
 }
 
 // Took says that a key has had its turn.
-func (c *CatchUp) Took(key string) { delete(c.owed, key) }
+func (c *CatchUp) Took(key string) { c.had[key] = struct{}{} }
 
 // Next returns the key whose turn it is, and takes that. ok is false if none is left.
 func (c *CatchUp) Next() (key string, ok bool) {
-	for len(c.keys) > 0 {
-		key, c.keys = c.keys[0], c.keys[1:]
+	for {
+		switch {
+		case len(c.known) > 0:
+			key = c.known[0].Key()
+			c.known[0] = nil // which may be gone, and need its memory no more
+			c.known = c.known[1:]
+		case len(c.keys) > 0:
+			key, c.keys = c.keys[0], c.keys[1:]
+		default:
+			return "", false
+		}
 		if c.Owes(key) {
 			c.Took(key)
 			return key, true
 		}
 	}
-	return "", false
 }
-
-// Left returns how many keys have not had their turn.
-func (c *CatchUp) Left() int { return len(c.owed) }

@@ -42,14 +42,7 @@ func (t *tutor) BeginCatchUp(
 	if len(pupils) == 0 {
 		return
 	}
-	keys := func(yield func(string) bool) {
-		for o := range known {
-			if !yield(o.Key()) {
-				return
-			}
-		}
-	}
-	u := &catchUp{CatchUp: follow.New(pupils, keys), resumes: resumes, doubts: resumes}
+	u := &catchUp{CatchUp: follow.New(pupils, known), resumes: resumes, doubts: resumes}
 	u.Add(inOrder(knew, t.options.IsStepped))
 	for _, p := range pupils {
 		u.Add(inOrder(keysOf(t.learns.left[p.Rule]), t.options.IsStepped))
@@ -77,14 +70,7 @@ func (t *tutor) beginFollowing(changed []follow.Pupil, objects []*object.Object)
 	if len(changed) == 0 {
 		return
 	}
-	keys := func(yield func(string) bool) {
-		for _, o := range objects {
-			if !yield(o.Key()) {
-				return
-			}
-		}
-	}
-	u := &catchUp{CatchUp: follow.New(changed, keys), doubts: true}
+	u := &catchUp{CatchUp: follow.New(changed, slices.Values(objects)), doubts: true}
 	t.learns.catchUps = append(t.learns.catchUps, u) // restore records that
 	for _, p := range changed {
 		u.held = append(u.held, t.Rules[p.Rule])
@@ -139,17 +125,12 @@ func (in *Intake) catchUpSettled(ctx context.Context, held []*live.Rule) {
 }
 
 // beginDeparting has a rule that follows the informer learn what became of the objects that it had
-// inside in informers that it has left. It leaves out objects whose turn for this rule is still to
-// come in another catch-up.
+// inside in informers that it has left.
 func (t *tutor) beginDeparting(rule int, known iter.Seq[*object.Object], doubts bool) {
 	has := func(o *object.Object) bool { return t.IsInside(rule, o) }
-	owed := t.learns.catchUpOf(rule)
-	keys := keysOf(t.learns.left[rule])
-	if owed != nil {
-		keys = slices.DeleteFunc(keys, owed.Owes)
-	}
 	pupils := []follow.Pupil{{Rule: rule, Knew: follow.Now{Has: has}}}
-	turns := follow.New(pupils, inOrder(keys, t.options.IsStepped))
+	turns := follow.New(pupils, nil)
+	turns.Add(inOrder(keysOf(t.learns.left[rule]), t.options.IsStepped))
 	u := &catchUp{CatchUp: turns, departs: true, doubts: doubts}
 	t.learns.catchUps = append(t.learns.catchUps, u)
 	end := t.sinks.record.begin()
@@ -301,10 +282,11 @@ func (t *tutor) turnOfGone(u *catchUp, key string) {
 }
 
 // depart gives an object its turn for a rule that follows the informer. last is the object as the
-// rule knows it from there, or nil.
+// informer had it last, or nil. An object whose turn for the rule is still to come in another
+// catch-up is left to that.
 func (t *tutor) depart(p follow.Pupil, key delta.Key, last *object.Object) {
 	l := t.learns.left[p.Rule]
-	if l == nil {
+	if l == nil || last != nil && t.learns.owes(p.Rule, key.String()) {
 		return
 	}
 	gone := p.Departed(key, last, &l.Inside)

@@ -112,6 +112,9 @@ func (in *Intake) Bind(rules []*live.Rule) {
 // taken.
 func (in *Intake) Take(s source.Step) {
 	in.sinks.record.pace()
+	if s.IsNew() {
+		in.learns.came(s.Delta.Object)
+	}
 	if s.Delta.Object != nil {
 		in.turnsBefore(s)
 	}

@@ -23,6 +23,8 @@ type learning struct {
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left.
 	left map[int]*left
+	// leaving is what rules have inside that are about to leave the informer.
+	leaving map[int]*leaving
 	// resuming is what the intake still needs of the cut that it resumes from; nil once late rules
 	// have caught up.
 	resuming *resuming
@@ -31,7 +33,10 @@ type learning struct {
 
 // newLearning returns a learning of rules that have nothing to learn.
 func newLearning(isSecret bool) learning {
-	return learning{isSecret: isSecret, unseen: make(map[int]bool), left: make(map[int]*left)}
+	return learning{
+		isSecret: isSecret, unseen: make(map[int]bool), left: make(map[int]*left),
+		leaving: make(map[int]*leaving),
+	}
 }
 
 // isDeaf reports whether a rule takes no steps yet.
@@ -50,7 +55,14 @@ func (l *learning) catchUpOf(rule int) *catchUp {
 	return nil
 }
 
-// owes reports whether a rule has not learned of an object.
+// came says that the informer did not know an object.
+func (l *learning) came(o *object.Object) {
+	for _, u := range l.catchUps {
+		u.Came(o.Key())
+	}
+}
+
+// owes reports whether a rule has not learned of an object that the informer knows.
 func (l *learning) owes(rule int, key string) bool {
 	u := l.catchUpOf(rule)
 	return u != nil && u.Owes(key)

@@ -10,7 +10,6 @@ import (
 	"github.com/informd/informd/engine/follow"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/state"
 )
 
 // parting is what a rule must learn of the objects of an informer that it has left: its source
@@ -23,7 +22,7 @@ import (
 // not have been listed yet. Until the rule has learned all, the state keeps the objects that it had
 // inside, and the rule's record says where. So if this run ends early, the next one goes on with
 // the rest. The objects stay in the record of the informer if no informer writes to that any more.
-// Otherwise the rule gets a record of its own: see Set.KeepApart and recordApart.
+// Otherwise the rule gets a record of its own: see Set.KeepApart and apart.
 type parting struct {
 	rule *live.Rule
 	from *leftInformer
@@ -56,9 +55,9 @@ type Departures struct {
 
 // departure is a rule that no longer sees an informer.
 type departure struct {
-	rule   *live.Rule       // as it is now
-	from   string           // the informer's id
-	inside []*object.Object // that the rule had inside
+	rule   *live.Rule                   // as it is now
+	from   string                       // the informer's id
+	inside map[delta.Key]*object.Object // that the rule had inside
 	// partings are those of an earlier reload of which the rule must still learn from the
 	// informer's intake, or the one that keeps a record apart; nil if the informer's record stays
 	// for the rule.
@@ -125,7 +124,7 @@ func (d *Departures) HandOver() {
 			l.add(o, partings...)
 		}
 		for _, p := range one.partings {
-			p.owed.Add(-1) // the intake that owed it until now, or recordApart
+			p.owed.Add(-1) // the intake that owed it until now, or apart.keep
 		}
 	}
 	for in, all := range byIntake {
@@ -137,25 +136,24 @@ func (d *Departures) HandOver() {
 // a rule is now, or nil. next is the intake that takes over; nil if the informer is dropped. The
 // informer calls leave between two steps.
 func (d *Departures) leave(
-	in, next *Intake, becomes func(*live.Rule) *live.Rule, known iter.Seq[*object.Object],
+	in, next *Intake, becomes func(*live.Rule) *live.Rule,
+	known iter.Seq[*object.Object], get func(key string) *object.Object,
 ) {
-	for j, was := range in.Rules {
-		is := becomes(was)
-		if is == nil || is.Before != was || next != nil && slices.Contains(next.Rules, is) {
-			continue
-		}
+	for j, is := range leavers(in.Rules, next, becomes) {
 		if l := in.learns.left[j]; l != nil && len(l.Objects) > 0 {
-			d.add(departure{is, in.ID, slices.Collect(maps.Values(l.Objects)), l.partings})
+			d.add(departure{is, in.ID, l.Objects, l.partings})
 		}
-		gone := departure{rule: is, from: in.ID, inside: in.inside(j, known)}
+		inside, own := in.leaves(j, is, next != nil, known, get)
+		gone := departure{rule: is, from: in.ID, inside: inside}
 		end := in.sinks.record.begin()
 		switch {
-		case len(gone.inside) == 0:
+		case len(inside) == 0:
+			own.drop()
 			is.Memory.Forget(in.ID)
 			end()
 			continue
-		case next != nil: // it goes on writing to its record
-			gone.partings = []*parting{in.recordApart(is, in.ID, slices.Values(gone.inside))}
+		case own != nil: // the informer goes on writing to its record
+			gone.partings = []*parting{own.keep(is)}
 			is.Memory.Forget(in.ID)
 		}
 		end()
@@ -256,35 +254,20 @@ func (all Set) KeepApart(id string) {
 					continue
 				}
 				end := in.sinks.record.begin()
-				apart := in.recordApart(l.partings[of].rule, id, maps.Values(l.Objects))
+				r := l.partings[of].rule
+				own := in.newApart(r, id)
+				own.put(maps.Values(l.Objects))
+				kept := own.keep(r)
 				for _, p := range l.partings {
 					if isOfIt(p) {
 						p.end()
 					}
 				}
 				end()
-				l.partings = append(slices.DeleteFunc(l.partings, isOfIt), apart)
+				l.partings = append(slices.DeleteFunc(l.partings, isOfIt), kept)
 			}
 		})
 	}
-}
-
-// recordApart makes a record of its own for a rule, of the objects that it had inside in the
-// informer with this id. It returns a parting that keeps the record until one intake has ended it.
-// It is called within a cut.
-func (t *tutor) recordApart(r *live.Rule, id string, inside iter.Seq[*object.Object]) *parting {
-	p := &parting{rule: r, from: &leftInformer{id: r.Memory.KeepApart(id)}}
-	p.owed.Add(1)
-	p.from.owed.Add(1)
-	if t.sinks.record != nil {
-		store := t.sinks.record.store
-		store.DropInformer(p.from.id) // a rule of that name that is gone may have left one
-		to := store.Objects(p.from.id, state.ObjectsOptions{Secret: t.learns.isSecret})
-		for o := range inside {
-			to.Put(o, nil)
-		}
-	}
-	return p
 }
 
 // owe has rules of the intake learn what became of the objects that they had inside in informers

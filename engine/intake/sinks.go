@@ -35,6 +35,9 @@ func (s *sinks) commit(c *evaluate.Change, o *object.Object) {
 	}
 	s.gauges.Apply(c)
 	s.offering.report(c, o)
+	if o != nil {
+		s.learns.changed(o)
+	}
 }
 
 // apply does the work of commit, as one cut.

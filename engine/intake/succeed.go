@@ -167,7 +167,9 @@ func (in *Intake) Begin(all Set) {
 // one is now, or nil. of gets what rules have inside that no longer see the informer.
 func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 	old := in.before
-	in.Informer.Replace(in, in.Planned.View, func(known iter.Seq[*object.Object]) {
+	in.Informer.Replace(in, in.Planned.View, func(
+		known iter.Seq[*object.Object], get func(string) *object.Object,
+	) {
 		var ends []*catchUp
 		for _, u := range old.learns.catchUps {
 			if old.learns.caughtUp || !carries(in.Rules, old.Rules, u) {
@@ -175,7 +177,7 @@ func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 			}
 		}
 		old.catchUpAll(known, ends...)
-		of.leave(old, in, becomes, known)
+		of.leave(old, in, becomes, known, get)
 		in.takeOver(known)
 	}, in.Timetables()...)
 	in.Rounds.Begin(old.Rounds)
@@ -184,10 +186,12 @@ func (in *Intake) Succeed(becomes func(*live.Rule) *live.Rule, of *Departures) {
 // Drop makes the informer, which is about to stop, hand its steps to nobody. becomes and of are as
 // in Succeed.
 func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
-	in.Informer.Replace(nil, in.Planned.View, func(known iter.Seq[*object.Object]) {
+	in.Informer.Replace(nil, in.Planned.View, func(
+		known iter.Seq[*object.Object], get func(string) *object.Object,
+	) {
 		defer in.sinks.gauges.End() // also if the rest panics, which the informer logs
 		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
-		of.leave(in, nil, becomes, known)
+		of.leave(in, nil, becomes, known, get)
 		in.line.isDropped = true
 	})
 }

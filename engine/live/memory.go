@@ -146,20 +146,27 @@ func (m *Memory) Forget(informer string) {
 	}
 }
 
-// KeepApart records that the rule has a record of its own, of what it had inside in an informer
-// that it has left. It returns the id of that record. It is called within a cut.
-func (m *Memory) KeepApart(informer string) (id string) {
+// ApartID returns an id for a record of the rule's own, of what it had inside in an informer that it
+// has left. No record that the rule keeps has it.
+func (m *Memory) ApartID(informer string) (id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n, isTaken := 1, true; isTaken; n++ {
 		id = resume.ApartID(informer, m.id, n)
 		_, isTaken = m.seen[id]
 	}
+	return id
+}
+
+// KeepApart records that the rule keeps the record with this id, which ApartID has returned. It is
+// called within a cut.
+func (m *Memory) KeepApart(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.remember(id, "") // all objects were inside
 	if m.isLoaded {    // otherwise NoteLoaded will record it
 		m.put()
 	}
-	return id
 }
 
 // remember notes that the rule saw the informer's objects with this where. The caller holds mu.

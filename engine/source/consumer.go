@@ -72,6 +72,11 @@ func (s Step) Before() *object.Object {
 	return s.Delta.Old
 }
 
+// IsNew reports whether the consumer did not know the step's object before the step.
+func (s Step) IsNew() bool {
+	return s.Delta.Object != nil && s.Round == nil && s.Saved == nil && s.Before() == nil
+}
+
 // Consume sets the consumer, and the timetables of the rounds in which it takes every object as
 // Synced. Rounds begin once the informer has caught up. Call Consume at most once, before the
 // informer runs. Without a consumer, or with a nil one, the informer only maintains its cache.

@@ -89,13 +89,13 @@ func (f *feed) setRounds(tables []timing.Timetable) {
 // replace sets another consumer between two steps, and calls takeOver before that takes anything.
 func (f *feed) replace(
 	c Consumer, view *object.Paths, tables []timing.Timetable,
-	takeOver func(known iter.Seq[*object.Object]),
+	takeOver func(known iter.Seq[*object.Object], get func(key string) *object.Object),
 ) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.consumer, f.view = c, view
 	f.setRounds(tables)
-	f.guard(func() { takeOver(f.objects()) })
+	f.guard(func() { takeOver(f.objects(), f.get) })
 	f.wake()
 }
 

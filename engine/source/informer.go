@@ -96,11 +96,13 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 
 // Replace sets another consumer in place of the one that Consume has set, also while the informer
 // runs. From then on, view and rounds are as Keep and Consume say; rounds that both consumers have
-// go on. takeOver is called between two steps, with the objects that the consumer before knows; the
-// new one takes every step after that. known is valid until takeOver returns. CaughtUp is called
-// only if it has not been called yet. A consumer must not call Replace.
+// go on. takeOver is called between two steps, with the objects that the consumer before knows and a
+// function that finds one of them; the new one takes every step after that. Both are valid until
+// takeOver returns. CaughtUp is called only if it has not been called yet. A consumer must not call
+// Replace.
 func (i *Informer) Replace(
-	c Consumer, view *object.Paths, takeOver func(known iter.Seq[*object.Object]),
+	c Consumer, view *object.Paths,
+	takeOver func(known iter.Seq[*object.Object], get func(key string) *object.Object),
 	rounds ...timing.Timetable,
 ) {
 	i.cache.setView(view)
