@@ -19,9 +19,6 @@ import (
 	"github.com/informd/informd/cmd/informd/schemas/served"
 	"github.com/informd/informd/cmd/informd/trial"
 
-	// informd run executes itself with another timer slack.
-	_ "github.com/informd/informd/cmd/informd/early"
-
 	// Schedules name time zones, which an image without files does not have.
 	_ "time/tzdata"
 

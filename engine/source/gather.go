@@ -11,12 +11,18 @@ import (
 	"github.com/informd/informd/internal/rawcall"
 )
 
-// The pause of a busy connection. Go's poller waits for whole milliseconds, rounded down, and then
-// looks again. Half a millisecond of slack, which package timerslack gives timers, makes 9.5 ms of
-// the 9 that it waits here, so that the pause is over at its first look. A pause of 8 or 9 ms takes
-// two. The pause lasts some 9.7 ms, and 10.3 without that slack.
+// gatherPause is the pause of a busy connection. Go's poller waits for whole milliseconds, rounded
+// down. If the pause is not over then, it waits for another one, which is one more wake-up.
+//
+// Of 9.05 ms the poller waits for 9. Linux ends that some 0.1 ms late: its timer slack is 50 µs by
+// default. So the pause is over at the poller's first look, and lasts some 9.15 ms. Any pause from
+// 9.02 to 9.08 ms does that. A pause of 9.0 ms takes two looks, because the poller begins a moment
+// later and waits for 8. A pause of 9.2 ms takes two as well, and lasts 10.2.
+//
+// If something else wakes up the process during the pause, the poller begins again with the time
+// that is left. The pause then lasts between 9.1 and 10.2 ms.
 const (
-	gatherPause = 9200 * time.Microsecond
+	gatherPause = 9050 * time.Microsecond
 	gatherSoon  = 5 * time.Millisecond // what comes that soon after a read makes it busy
 	gatherLate  = 2 * time.Millisecond // what comes that late after a pause ends that
 	gatherRow   = 4                    // reads in a row that make it busy
@@ -51,9 +57,9 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // again for the answer. Events that are read together share it.
 //
 // An event that comes alone is read at once. When four reads in a row have each waited for at most
-// 5 ms, the connection is busy: before the next reads it pauses for 9.2 ms, and meanwhile the
-// kernel collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its
-// pause ends that. There is no pause while a read fills the whole buffer, because more is there.
+// 5 ms, the connection is busy. Before the next reads it pauses for some 9 ms, while the kernel
+// collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its pause
+// ends that. There is no pause while a read fills the whole buffer, because more is there.
 //
 // Go's poller would wake up for everything that comes during the pause, although nobody reads. So
 // the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.

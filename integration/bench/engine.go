@@ -18,7 +18,6 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/internal/slack"
-	"github.com/informd/informd/internal/timerslack"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -28,7 +27,6 @@ func serveEngine(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("arguments %q", args)
 	}
-	timerslack.Raise() // as the daemon does
 	compiled, err := compile(args[1:])
 	if err != nil {
 		return err

@@ -68,7 +68,6 @@ var mayImport = map[string][]string{
 	"internal/rawcall":     {},
 	"internal/seldom":      {},
 	"internal/slack":       {},
-	"internal/timerslack":  {},
 	"internal/socket":      {},
 	"engine/count":         {},
 	"engine/object":        {},
@@ -193,8 +192,7 @@ var mayImport = map[string][]string{
 		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview",
 		"engine/rights", "engine/source", "engine/state", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
-	"cmd/informd/early": {"internal/timerslack"},
-	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/early", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/ruletest", "cmd/informd/schemas/served", "cmd/informd/trial", "plugins/host/shim/install"},
+	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/ruletest", "cmd/informd/schemas/served", "cmd/informd/trial", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},
 }
 
