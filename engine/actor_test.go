@@ -140,7 +140,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		{"its source", secretSource + aRule("tells", ""), true},
 	} {
 		e, _, _ := idle(t, test.manifests)
-		h := e.work().Dispatcher("record").Handler
+		h := e.work().Dispatchers[0].Handler
 		if e.SeesSecrets(h) != test.want {
 			t.Errorf("%s: want %v", test.name, test.want)
 		}
@@ -149,7 +149,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		}
 	}
 	e, _, _ := idle(t, mapSource+hidden+aRule("tells", ""))
-	h := e.work().Dispatcher("record").Handler
+	h := e.work().Dispatchers[0].Handler
 	e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(false)
 	e.Allow(config.Handler{Name: "record"})(true)
 	if !e.SeesSecrets(h) {

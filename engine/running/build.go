@@ -159,7 +159,7 @@ func (b *builder) same(s *live.Source) *live.Source {
 func (b *builder) addDispatchers() {
 	for _, h := range b.plan.Handlers {
 		implementation, digest := b.handlers[h.Name], plan.DigestOf(h)
-		old := b.before.Dispatcher(h.Name)
+		old := b.before.dispatcher(h.Name)
 		if old != nil && old.Digest == digest && old.Handler == implementation {
 			b.next.Dispatchers = append(b.next.Dispatchers, old)
 			continue
@@ -176,7 +176,7 @@ func (b *builder) addDispatchers() {
 	if !slices.ContainsFunc(b.plan.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
 		return
 	}
-	d := b.before.Dispatcher("")
+	d := b.before.dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
 		d = b.newDispatcher(itself, b.Acting.ForRules())
@@ -207,7 +207,7 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.Dispatcher(r.Handler), b.before.Predecessor(r)
+	to, old := b.next.dispatcher(r.Handler), b.before.Predecessor(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
 		b.next.Rules = append(b.next.Rules, old)

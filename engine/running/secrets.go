@@ -33,7 +33,7 @@ func (w *Work) NoteSecrets(handlers []config.Handler) {
 		sees := w.readsSecrets(h) || slices.ContainsFunc(w.Rules, func(r *live.Rule) bool {
 			return r.Handler == h.Name && w.SeesSecrets(r.Rule, h)
 		})
-		if d := w.Dispatcher(h.Name); d != nil && sees {
+		if d := w.dispatcher(h.Name); d != nil && sees {
 			d.HasSecrets.Store(true)
 		}
 	}
