@@ -10,6 +10,8 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/admin"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -154,6 +156,49 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 	e.Allow(config.Handler{Name: "record"})(true)
 	if !e.SeesSecrets(h) {
 		t.Error("a handler that could read Secrets for a moment is taken for one that never could")
+	}
+}
+
+// A reload that changes a rule keeps its handler and what that may read, which a reload of the
+// handler alone has changed before, or meanwhile.
+func TestReloadKeepsConfidential(t *testing.T) {
+	t.Parallel()
+	manifests := mapSource + `---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: hidden}
+spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
+`
+	const before, meanwhile, withNone = "before", "meanwhile", "with none"
+	for _, when := range []string{before, meanwhile, withNone} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			e, _, _ := idle(t, manifests+aRule("tells", ""))
+			h := e.work().Dispatchers[0].Handler
+			c, _ := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests + aRule("tells", ", resync: 1h"))}})
+			p, mistakes := plan.Compile(c)
+			if len(mistakes) > 0 {
+				t.Fatal(mistakes)
+			}
+			allow := func() { e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(true) }
+			if when == before {
+				allow()
+			}
+			next, err := e.parts.Build(p, map[string]live.Handler{"record": h}, e.work())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if when == meanwhile {
+				allow()
+			}
+			is := next.Rule("tells")
+			if is == e.rule("tells") {
+				t.Fatal("the rule has not changed")
+			}
+			if got, want := is.Preparer.IsConfidential(), when != withNone; got != want {
+				t.Errorf("the rule is confidential: %v, want %v", got, want)
+			}
+		})
 	}
 }
 

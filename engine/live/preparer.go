@@ -42,15 +42,14 @@ type Preparer struct {
 	// access.write.
 	MayAct bool
 
-	// Confidential means that the handler sees text of Secrets, and may quote it. It never becomes
-	// false again.
-	Confidential atomic.Bool
+	// Confidential reports whether the handler sees text of Secrets, and may quote it.
+	Confidential func() bool
 }
 
 var _ dispatch.Preparer = (*Preparer)(nil)
 
 // IsConfidential implements dispatch.Preparer.
-func (p *Preparer) IsConfidential() bool { return p.Confidential.Load() }
+func (p *Preparer) IsConfidential() bool { return p.Confidential() }
 
 // Prepare implements dispatch.Preparer.
 func (p *Preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error) {

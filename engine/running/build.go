@@ -252,6 +252,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 		}
 	}
 	p := b.newPreparer(r, h, failures, trails)
+	p.Confidential = confidential(r, to)
 	p.Counters = b.countersOf(r)
 	running := &live.Rule{
 		Occasion: new(atomic.Uint32),
@@ -329,7 +330,6 @@ func (b *builder) newPreparer(
 	for _, s := range r.LooksInto {
 		p.Others = append(p.Others, b.sources[s].View)
 	}
-	p.Confidential.Store(b.next.SeesSecrets(r, h))
 	p.Exists = func(ctx context.Context, key delta.Key) (bool, error) {
 		return b.Acting.Exists(ctx, r.Source.Resource, key)
 	}
