@@ -198,6 +198,3 @@ func (c *CatchUp) Next() (key string, ok bool) {
 	}
 	return "", false
 }
-
-// Left returns how many keys have not had their turn.
-func (c *CatchUp) Left() int { return len(c.owed) }
