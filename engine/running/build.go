@@ -1,7 +1,6 @@
 package running
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/acting"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
@@ -324,14 +322,11 @@ func (b *builder) newPreparer(
 			}
 			return b.next.source(name).View
 		}),
-		Rule: r, Clock: b.Clock, View: own, Failures: failures, Trails: trails,
+		Clock: b.Clock, View: own, Failures: failures, Trails: trails,
 		MayAct: r.Actions != nil || len(h.Write) > 0,
 	}
 	for _, s := range r.LooksInto {
 		p.Others = append(p.Others, b.sources[s].View)
-	}
-	p.Exists = func(ctx context.Context, key delta.Key) (bool, error) {
-		return b.Acting.Exists(ctx, r.Source.Resource, key)
 	}
 	return p
 }
