@@ -9,7 +9,6 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/admin"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/handler"
@@ -212,6 +211,7 @@ func TestOwnChangesAreNotCounted(t *testing.T) {
 		return o.GetResourceVersion()
 	}
 	at := version("1")
+	l.writes = holdWrites()
 	e, stop := l.startWith(sourceWith(bySize)+`---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -235,15 +235,14 @@ spec: {source: maps, actions: [{delete: {}, if: 'false'}]}
 		l.measures(e, "by_size{"+fmt.Sprint(n+own)+"}=1", fmt.Sprintf("acts_total{}=%d", n))
 	}
 	matches(1, 0)
-	var ends []func(from, to string)
+	var ends []func(to string)
 	for _, rule := range []string{"acts", "simply"} {
-		ends = append(ends, e.parts.Acting.Writes.Begin(configMaps, delta.Key{Namespace: "shop", Name: "a"}, rule, action.Cause{}))
+		ends = append(ends, l.writes.begin(t, e, rule, at))
 	}
-	from := at
 	at = version("2")
 	l.measures(e, "by_size{2}=1", "acts_total{}=1") // it has come, and nobody knows who made it
 	for _, end := range ends {
-		end(from, at)
+		end(at)
 	}
 	matches(1, 1)
 	version("3")
