@@ -16,7 +16,9 @@ import (
 // heldWrites answers a daemon's requests that write, each when the test says so. Others go on to
 // the server.
 type heldWrites struct {
-	begun chan chan<- string // of each request: takes the resourceVersion that it makes, or "" if it fails
+	// begun has a channel for each request. It takes the resourceVersion that the request makes, or
+	// "" if the request fails.
+	begun chan chan<- string
 }
 
 func holdWrites() *heldWrites { return &heldWrites{make(chan chan<- string)} }
@@ -56,7 +58,8 @@ func (w *heldWrites) begin(t *testing.T, e *Engine, rule, from string) (end func
 	go func() {
 		defer close(ended)
 		ev := handler.Event{
-			ID: rule + "/u/synced/" + from, Rule: rule, Event: handler.Synced, // nobody waits for whoever made it
+			// Synced: the action does not wait until it is known who made the change.
+			ID: rule + "/u/synced/" + from, Rule: rule, Event: handler.Synced,
 			Resource: handler.Resource(configMaps), Namespace: "shop", Name: "a", UID: "u", ResourceVersion: from,
 		}
 		_ = e.parts.Acting.ForRules().Do(t.Context(), &ev, action.Join([]action.Step{{Actions: []handler.Action{{

@@ -96,9 +96,9 @@ func (c *cluster) foreign(name string, kind byte) {
 	}
 }
 
-// wasDeletedByRule reports whether ev is the rule's own deletion of the object of last, and the rule
-// selects no change of somebody else in between. The handler does not receive such a deletion. The
-// own actions that followed last, and wait for another attempt, are then about the deletion.
+// wasDeletedByRule reports whether ev is the rule's own deletion of the object of last, and the
+// rule selects no change of somebody else in between. The handler does not receive such a deletion.
+// The own actions that followed last, and wait for another attempt, are then about the deletion.
 func (c *cluster) wasDeletedByRule(last, ev *handler.Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

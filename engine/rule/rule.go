@@ -74,9 +74,9 @@ type Match struct {
 // Member reports whether a change has an object enter, leave or stay inside where, and whether the
 // rule asks for such changes. That depends on nothing but the change; Decide does the rest. A Match
 // of type Updated has an Old, no other has. If the rule does not ask for this change of a member,
-// Member returns it, with ok false. A where that fails does not match. That is no error if the state
-// on which it fails is one that the object no longer has: it was one when the state was new. err
-// never holds contents of objects.
+// Member returns it, with ok false. A where that fails does not match. That is no error if the
+// state on which it fails is one that the object no longer has: it was one when the state was new.
+// err never holds contents of objects.
 func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
@@ -95,8 +95,8 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	return Match{Delta: d, Undecided: true}, true, err
 }
 
-// Decide reports whether when selects a change that Member returned, and completes the match. A when
-// that fails does not match. If when selects the change and the payload fails, the match stays
+// Decide reports whether when selects a change that Member returned, and completes the match. A
+// when that fails does not match. If when selects the change and the payload fails, the match stays
 // Undecided, besides the error.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil && r.Count == nil && r.Counters == nil {

@@ -208,8 +208,8 @@ func (h *handlers) reloadable(name string) (reloadable, bool) {
 	return nil, false
 }
 
-// reloaded notes that the process of a handler has been reloaded with a manifest. If that is not the
-// plan's, the next reload of all manifests replaces the process, even if it finds the plan's.
+// reloaded notes that the process of a handler has been reloaded with a manifest. If that is not
+// the plan's, the next reload of all manifests replaces the process, even if it finds the plan's.
 func (h *handlers) reloaded(c config.Handler) {
 	digest := plan.DigestOf(c)
 	h.mu.Lock()
