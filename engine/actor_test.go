@@ -9,7 +9,8 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/admin"
-	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -140,7 +141,7 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		{"its source", secretSource + aRule("tells", ""), true},
 	} {
 		e, _, _ := idle(t, test.manifests)
-		h := e.work().Dispatcher("record").Handler
+		h := e.work().Dispatchers[0].Handler
 		if e.SeesSecrets(h) != test.want {
 			t.Errorf("%s: want %v", test.name, test.want)
 		}
@@ -149,11 +150,54 @@ spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
 		}
 	}
 	e, _, _ := idle(t, mapSource+hidden+aRule("tells", ""))
-	h := e.work().Dispatcher("record").Handler
+	h := e.work().Dispatchers[0].Handler
 	e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(false)
 	e.Allow(config.Handler{Name: "record"})(true)
 	if !e.SeesSecrets(h) {
 		t.Error("a handler that could read Secrets for a moment is taken for one that never could")
+	}
+}
+
+// A reload that changes a rule keeps its handler and what that may read, which a reload of the
+// handler alone has changed before, or meanwhile.
+func TestReloadKeepsConfidential(t *testing.T) {
+	t.Parallel()
+	manifests := mapSource + `---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: hidden}
+spec: {resource: v1/secrets, indexes: {all: "'yes'"}}
+`
+	const before, meanwhile, withNone = "before", "meanwhile", "with none"
+	for _, when := range []string{before, meanwhile, withNone} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			e, _, _ := idle(t, manifests+aRule("tells", ""))
+			h := e.work().Dispatchers[0].Handler
+			c, _ := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests + aRule("tells", ", resync: 1h"))}})
+			p, mistakes := plan.Compile(c)
+			if len(mistakes) > 0 {
+				t.Fatal(mistakes)
+			}
+			allow := func() { e.Allow(config.Handler{Name: "record", Read: []config.Text{config.NewText("hidden")}})(true) }
+			if when == before {
+				allow()
+			}
+			next, err := e.parts.Build(p, map[string]live.Handler{"record": h}, e.work())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if when == meanwhile {
+				allow()
+			}
+			is := next.Rule("tells")
+			if is == e.rule("tells") {
+				t.Fatal("the rule has not changed")
+			}
+			if got, want := is.Preparer.IsConfidential(), when != withNone; got != want {
+				t.Errorf("the rule is confidential: %v, want %v", got, want)
+			}
+		})
 	}
 }
 
@@ -167,6 +211,7 @@ func TestOwnChangesAreNotCounted(t *testing.T) {
 		return o.GetResourceVersion()
 	}
 	at := version("1")
+	l.writes = holdWrites()
 	e, stop := l.startWith(sourceWith(bySize)+`---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -190,15 +235,14 @@ spec: {source: maps, actions: [{delete: {}, if: 'false'}]}
 		l.measures(e, "by_size{"+fmt.Sprint(n+own)+"}=1", fmt.Sprintf("acts_total{}=%d", n))
 	}
 	matches(1, 0)
-	var ends []func(from, to string)
+	var ends []func(to string)
 	for _, rule := range []string{"acts", "simply"} {
-		ends = append(ends, e.parts.Acting.Writes.Begin(configMaps, delta.Key{Namespace: "shop", Name: "a"}, rule, action.Cause{}))
+		ends = append(ends, l.writes.begin(t, e, rule, at))
 	}
-	from := at
 	at = version("2")
 	l.measures(e, "by_size{2}=1", "acts_total{}=1") // it has come, and nobody knows who made it
 	for _, end := range ends {
-		end(from, at)
+		end(at)
 	}
 	matches(1, 1)
 	version("3")

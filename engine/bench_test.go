@@ -149,7 +149,11 @@ spec: {source: pods, handler: record, `+rule+`}
 	n := 0
 	for b.Loop() {
 		d := changes[n%objects]
-		if m, ok, err := e.work().Rules[0].Match(d, look); err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
+		m, ok, err := e.work().Rules[0].Member(d, look)
+		if ok {
+			m, ok, err = e.work().Rules[0].Decide(m.Delta, look)
+		}
+		if err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
 			b.Fatal(ok, err)
 		}
 		look.Forget()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/count"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
@@ -356,12 +355,13 @@ func TestManyWindows(t *testing.T) {
 // that somebody else did.
 func TestOwnChangesDoNotCount(t *testing.T) {
 	t.Parallel()
-	e, _, in := idle(t, mapSource+`---
+	writes := holdWrites()
+	e, _, in := idleOn(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: acts}
 spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {data: {size: "1"}}}}]}
-`)
+`, writes.cluster(newLife(t)), Options{})
 	r := e.work().Rules[0]
 	if !r.KnowsOwn {
 		t.Fatal("the rule does not recognize its own changes")
@@ -373,18 +373,18 @@ spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {d
 		in.Take(source.Step{Delta: delta.Delta{Type: delta.Updated, Object: at(to), Old: at(to - 1)}})
 	}
 	change(2)
-	e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})("2", "3")
+	writes.begin(t, e, "acts", "2")("3")
 	change(3) // its own
 	change(4)
 	if n := r.Lane.Stats().Waiting; n != 0 || r.Lane.OwnChanges() != 1 {
 		t.Errorf("%d events go on, and %d changes are its own", n, r.Lane.OwnChanges())
 	}
-	end := e.parts.Acting.Writes.Begin(configMaps, delta.KeyOf(at(2)), "acts", action.Cause{})
+	end := writes.begin(t, e, "acts", "4")
 	change(5) // perhaps its own
 	if n := r.Lane.Stats().Waiting; n != 1 {
 		t.Errorf("%d changes wait, want the one that may be its own", n)
 	}
-	end("", "")
+	end("") // it failed
 	change(6)
 	if n := r.Lane.Stats().Waiting; n != 2 {
 		t.Errorf("%d events wait, want the third that counts besides", n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,7 @@ type life struct {
 	keepsNothing bool              // no daemon has a state
 	ahead        atomic.Int64      // nanoseconds that the daemon's clock is ahead
 	catchUpTurn  time.Duration     // see Options
+	writes       *heldWrites       // if not nil, the daemon writes by it
 	said         func(line string) // called with each line of the log, if not nil
 }
 
@@ -122,6 +124,9 @@ func (l *life) startWith(manifests string, h live.Handler) (e *Engine, stop func
 	httpClient, err := rest.HTTPClientFor(l.server.Config())
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	if l.writes != nil {
+		httpClient = &http.Client{Transport: l.writes}
 	}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(l.server.Config())
 	if err != nil {

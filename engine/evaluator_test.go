@@ -28,12 +28,17 @@ func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake.Inta
 
 func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake.Intake) {
 	t.Helper()
+	return idleOn(t, manifests, Cluster{Config: new(rest.Config)}, o)
+}
+
+func idleOn(t testing.TB, manifests string, on Cluster, o Options) (*Engine, *plan.Informer, *intake.Intake) {
+	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]live.Handler{"record": newRecorder()}, o)
+	e, err := New(p, on, map[string]live.Handler{"record": newRecorder()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
@@ -62,6 +63,19 @@ spec:
   actions: [{apply: {resource: v1/secrets, object: {metadata: {name: "${object.metadata.name}-copy", namespace: shop}}}}]
 `
 
+// existence is a cluster that says of each object whether it exists.
+type existence func() (bool, error)
+
+func (e existence) Exists(context.Context, schema.GroupVersionResource, delta.Key) (bool, error) {
+	return e()
+}
+
+func (existence) Applied(
+	context.Context, action.By, schema.GroupVersionResource, string,
+) ([]action.Applied, error) {
+	return nil, nil
+}
+
 // While the prune of an orphan waits, another informd may create the source object and apply for it.
 func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	t.Parallel()
@@ -69,7 +83,7 @@ func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	p := e.rule("r").Preparer
 	key := delta.Key{Namespace: "shop", Name: "a"}
 	exists, failure := false, error(nil)
-	p.Exists = func(context.Context, delta.Key) (bool, error) { return exists, failure }
+	p.Pruning.Rule.Cluster = existence(func() (bool, error) { return exists, failure })
 	draft := delivery.Draft{Delta: p.Pruning.Rule.Orphaned(key)}
 	isPrune := func(all []handler.Action) bool { return len(slices.DeleteFunc(all, action.IsBreak)) == 1 }
 	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || !isPrune(got.Actions) {

@@ -14,11 +14,6 @@ import (
 // when the engine was made cannot get one: Allow then changes no permission.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	e.work().NoteSecrets([]config.Handler{h})
-	for _, r := range e.work().Rules { // the old manifest or process makes nothing less secret
-		if r.Handler == h.Name && e.work().SeesSecrets(r.Rule, h) {
-			r.Preparer.Confidential.Store(true)
-		}
-	}
 	return e.parts.Acting.Allow(h)
 }
 

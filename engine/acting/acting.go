@@ -34,7 +34,7 @@ import (
 type Acting struct {
 	*action.Executor
 	options Options
-	Writes  *action.Writes // what rules have written lately
+	writes  *action.Writes // what rules have written lately
 	breaker *action.Breaker
 
 	mu sync.Mutex // guards policies; a leaf
@@ -78,7 +78,7 @@ func New(o Options) (*Acting, error) {
 		return nil, err
 	}
 	return &Acting{
-		Executor: executor, options: o, Writes: writes,
+		Executor: executor, options: o, writes: writes,
 		breaker:  action.NewBreaker(writes, o.Clock.Now, o.Logger),
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
@@ -97,7 +97,7 @@ func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handl
 	}
 	if !r.OwnChanges {
 		r.KnowsOwn = true
-		o.Own = own{a.Writes, r.Source.Resource, r.Name, r.Former}
+		o.Own = own{a.writes, r.Source.Resource, r.Name, r.Former}
 	}
 }
 

@@ -80,7 +80,7 @@ type known struct {
 func (d *Desk) look(r *live.Rule, key delta.Key) (k known) {
 	k.key, k.changes = key, r.Trails.Changes.Of(key)
 	if !d.phase.Loaded.Load() { // intakes are Run's alone until the state is loaded
-		k.reason = ErrNotRestored.Error()
+		k.reason = errNotRestored.Error()
 		return k
 	}
 	name := object.FromIdentity(key.Namespace, key.Name, "", "").Key()

@@ -17,8 +17,8 @@ import (
 // ErrNotFound is wrapped by errors about a rule or dead letter that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// ErrNotRestored is the error of requests for dead letters before Run has read the saved ones.
-var ErrNotRestored = errors.New("the saved state is not loaded yet, " +
+// errNotRestored is the error of requests for dead letters before Run has read the saved ones.
+var errNotRestored = errors.New("the saved state is not loaded yet, " +
 	"because the API server has not identified the cluster: try again when it can be reached")
 
 // ErrStopping is the error of requests that come when nothing more is delivered, and perhaps
@@ -29,7 +29,7 @@ var ErrStopping = errors.New("informd is stopping: try again when it has restart
 // saved ones.
 func (d *Desk) Letters() ([]delivery.Letter, error) {
 	if !d.phase.Loaded.Load() {
-		return nil, ErrNotRestored
+		return nil, errNotRestored
 	}
 	return d.dead.List(), nil
 }
@@ -37,7 +37,7 @@ func (d *Desk) Letters() ([]delivery.Letter, error) {
 // Letter returns a dead letter, or an error that wraps ErrNotFound.
 func (d *Desk) Letter(id string) (delivery.Letter, error) {
 	if !d.phase.Loaded.Load() {
-		return delivery.Letter{}, ErrNotRestored
+		return delivery.Letter{}, errNotRestored
 	}
 	letter, ok := d.dead.Get(id)
 	if !ok {

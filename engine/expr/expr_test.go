@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,9 @@ import (
 
 	"github.com/informd/informd/engine/object"
 )
+
+// foundOf is for caches that have decoded everything.
+func foundOf(trees []any) Found { return Found{len(trees), slices.Values(trees)} }
 
 // pod is the object that most tests evaluate.
 const pod = `{
@@ -49,11 +53,11 @@ func testEnv(t testing.TB) *Env {
 	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(source, index, value string) Found {
 		switch {
 		case value == "nothing":
-			return FoundOf([]any{})
+			return foundOf([]any{})
 		case source == "nodes":
-			return FoundOf([]any{tree(t, `{"metadata":{"name":"n1","labels":{"zone":"north"}}}`)})
+			return foundOf([]any{tree(t, `{"metadata":{"name":"n1","labels":{"zone":"north"}}}`)})
 		}
-		return FoundOf([]any{now, old})
+		return foundOf([]any{now, old})
 	})}
 }
 

@@ -41,7 +41,7 @@ func TestItems(t *testing.T) {
 		t.Run(test.list, func(t *testing.T) {
 			items, of := forEach(t, test.list, test.of)
 			env := testEnv(t)
-			env.Cache = cache(func(string, string, string) Found { return FoundOf(found()) })
+			env.Cache = cache(func(string, string, string) Found { return foundOf(found()) })
 			if got := itemsOf(t, items, of, env); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
@@ -153,7 +153,7 @@ func FuzzItems(f *testing.F) {
 			return itemsOf(t, items, p, &Env{
 				Object: now.Decode(read("")), Old: old.Decode(read("")), Event: "updated", Now: testTime,
 				Cache: cache(func(source, _, _ string) Found {
-					return FoundOf([]any{old.Decode(read(source)), now.Decode(read(source))})
+					return foundOf([]any{old.Decode(read(source)), now.Decode(read(source))})
 				}),
 			})
 		}

@@ -36,7 +36,7 @@ func TestObjects(t *testing.T) {
 		t.Run(test.why, func(t *testing.T) {
 			p := mustCompile(t, test.text, attach)
 			all := found()
-			trees, err := p.Objects(&Env{Cache: cache(func(string, string, string) Found { return FoundOf(all) })})
+			trees, err := p.Objects(&Env{Cache: cache(func(string, string, string) Found { return foundOf(all) })})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestValuesThatAreNotObjects(t *testing.T) {
 		p := mustCompile(t, text, attach)
 		_, err := p.Objects(&Env{
 			Object: map[string]any{"spec": map[string]any{}},
-			Cache:  cache(func(string, string, string) Found { return FoundOf(found()) }),
+			Cache:  cache(func(string, string, string) Found { return foundOf(found()) }),
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)

@@ -106,7 +106,7 @@ func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Pa
 			if source != "" && lookups != nil {
 				read = lookups[source]
 			}
-			return FoundOf([]any{old.Decode(read), now.Decode(read)})
+			return foundOf([]any{old.Decode(read), now.Decode(read)})
 		}),
 	})
 	if err == errInternal {

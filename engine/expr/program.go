@@ -109,9 +109,6 @@ type Found struct {
 	Trees iter.Seq[any]
 }
 
-// FoundOf is for caches that have decoded everything.
-func FoundOf(trees []any) Found { return Found{len(trees), slices.Values(trees)} }
-
 // Program is a compiled expression. It is immutable and safe for concurrent use. It has many
 // fields because one compilation finds out everything about a text.
 type Program struct {

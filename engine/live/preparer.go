@@ -15,7 +15,6 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
-	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
@@ -27,7 +26,6 @@ var errNotSynced = fmt.Errorf("the source has not synced: %w", dispatch.ErrNotYe
 // dispatch.Preparer, and knows nothing of how changes come in. It is safe for concurrent use.
 type Preparer struct {
 	*prepare.Recipe
-	Rule     *plan.Rule
 	Clock    clock.PassiveClock
 	View     *source.Source   // the rule's own source
 	Others   []*source.Source // sources that its expressions look into
@@ -35,27 +33,24 @@ type Preparer struct {
 	Trails   Trails           // the rule's
 	Counters []*Metric        // the rule's, in its order
 	Selected atomic.Uint64    // undecided drafts that the rule turned out to select
-	// Exists reports whether the cluster has an object of the rule's source.
-	Exists  func(context.Context, delta.Key) (bool, error)
-	Pruning *Pruning // the rule's; nil if it does not prune
+	Pruning  *Pruning         // the rule's; nil if it does not prune
 	// MayAct says that the rule changes the cluster: it has actions, or its handler has
 	// access.write.
 	MayAct bool
 
-	// Confidential means that the handler sees text of Secrets, and may quote it. It never becomes
-	// false again.
-	Confidential atomic.Bool
+	// Confidential reports whether the handler sees text of Secrets, and may quote it.
+	Confidential func() bool
 }
 
 var _ dispatch.Preparer = (*Preparer)(nil)
 
 // IsConfidential implements dispatch.Preparer.
-func (p *Preparer) IsConfidential() bool { return p.Confidential.Load() }
+func (p *Preparer) IsConfidential() bool { return p.Confidential() }
 
 // Prepare implements dispatch.Preparer.
 func (p *Preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error) {
 	if p.Pruning != nil && p.Pruning.Rule.IsOrphaned(d.Delta) {
-		switch is, err := p.Exists(ctx, d.Delta.Key()); {
+		switch is, err := p.Pruning.Rule.Exists(ctx, p.Rule.Source.Resource, d.Delta.Key()); {
 		case is, action.IsForbidden(err): // the rule's orphans look again later
 			return delivery.Prepared{Nothing: true}, nil
 		case err != nil:

@@ -27,9 +27,9 @@ type Dispatcher struct {
 	// Deliver sets it.
 	End func()
 
-	// HasSecrets means that the handler may have seen text of a Secret. It never becomes false
-	// again.
-	HasSecrets atomic.Bool
+	// HasSecrets means that the handler may have seen text of a Secret, and ReadsSecrets that it
+	// may have read it from a source. Neither becomes false again.
+	HasSecrets, ReadsSecrets atomic.Bool
 }
 
 // Deliver delivers events until ctx ends.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func (l looking) Lookup(source, _, _ string) expr.Found {
 	for _, o := range l.objects[source] {
 		trees = append(trees, o.Decode(l.rule.Actions.Lookups()[source]))
 	}
-	return expr.FoundOf(trees)
+	return expr.Found{Len: len(trees), Trees: slices.Values(trees)}
 }
 
 func objectOf(t *testing.T, text string) *object.Object {

@@ -114,7 +114,7 @@ func TestDocumentedPayloads(t *testing.T) {
 			return "a mistake"
 		}
 		change := delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"}}`)}
-		match, ok, err := p.Rules[0].Match(change, payloads{p.Rules[0]})
+		match, ok, err := p.Rules[0].Decide(change, payloads{p.Rules[0]})
 		if err != nil || !ok || match.Undecided {
 			return "an error"
 		}

@@ -32,7 +32,7 @@ const (
 
 // act evaluates the rule's own actions for the change. items are the older changes of its group.
 func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
-	if p.rule.Actions.Prune && r.Delta.Type != delta.Deleted {
+	if p.Rule.Actions.Prune && r.Delta.Type != delta.Deleted {
 		if names := p.unread(); len(names) > 0 {
 			r.Err = fmt.Errorf("the rule cannot read the sources that it looks into, "+
 				"and pruning without them would delete all that it applied: %s",
@@ -44,7 +44,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	var err error
 	func() {
 		defer contain("actions: ", &err)
-		made, err = p.rule.Actions.Evaluate(r.Delta, p.items(r, items), p.ActionCaches.Scope(now))
+		made, err = p.Rule.Actions.Evaluate(r.Delta, p.items(r, items), p.ActionCaches.Scope(now))
 	}()
 	if err != nil {
 		r.fail(err)
@@ -54,7 +54,7 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	if r.Err = p.Unserved(made); r.Err != nil {
 		return
 	}
-	if p.rule.Actions.Prune {
+	if p.Rule.Actions.Prune {
 		for _, step := range made {
 			if err := p.label(step.Actions, r.Delta.Key()); err != nil {
 				r.Err = handler.Reject(err)
@@ -69,10 +69,10 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 // Unserved returns an error while nobody knows the resource of one of the actions. A rule with prune
 // waits for all of its resources.
 func (p *Recipe) Unserved(made []rule.Step) error {
-	kinds := p.rule.Actions.Unserved
+	kinds := p.Rule.Actions.Unserved
 	isUnnamed := func(a handler.Action) bool { return a.Resource.Resource == "" }
 	needs := func(s rule.Step) bool { return slices.ContainsFunc(s.Actions, isUnnamed) }
-	if len(kinds) == 0 || !p.rule.Actions.Prune && !slices.ContainsFunc(made, needs) {
+	if len(kinds) == 0 || !p.Rule.Actions.Prune && !slices.ContainsFunc(made, needs) {
 		return nil
 	}
 	names := make([]string, len(kinds))
@@ -85,7 +85,7 @@ func (p *Recipe) Unserved(made []rule.Step) error {
 
 // items returns what [rule.Items] stands for, the newest change last; nil if the rule has no group.
 func (p *Recipe) items(r *Result, older []delivery.Item) any {
-	if p.rule.Group == nil {
+	if p.Rule.Group == nil {
 		return nil
 	}
 	list := make([]any, 0, len(older)+1)
@@ -114,7 +114,7 @@ func (p *Recipe) items(r *Result, older []delivery.Item) any {
 // synced.
 func (p *Recipe) unread() (names []string) {
 	sources := p.others
-	if p.rule.Actions.ReadsIndex() {
+	if p.Rule.Actions.ReadsIndex() {
 		sources = append(slices.Clone(sources), p.own)
 	}
 	for _, s := range sources {
@@ -132,7 +132,7 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 		if a.Verb != handler.ActionApply || a.Subresource != "" {
 			continue
 		}
-		labels := map[string]string{RuleLabel: p.rule.Name, SourceLabel: p.Mark(key)}
+		labels := map[string]string{RuleLabel: p.Rule.Name, SourceLabel: p.Mark(key)}
 		annotations := map[string]string{sourceAnnotation: p.sourceName(key)}
 		if a.Object, err = marked(a.Object, labels, annotations); err != nil {
 			resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
@@ -144,10 +144,10 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 
 // AllApplied returns the label selector of everything that a rule with prune has applied.
 func (p *Recipe) AllApplied() string {
-	if p.rule.Former != "" {
-		return fmt.Sprintf("%s in (%s,%s)", RuleLabel, p.rule.Name, p.rule.Former)
+	if p.Rule.Former != "" {
+		return fmt.Sprintf("%s in (%s,%s)", RuleLabel, p.Rule.Name, p.Rule.Former)
 	}
-	return RuleLabel + "=" + p.rule.Name
+	return RuleLabel + "=" + p.Rule.Name
 }
 
 // PruneBy returns the label selector of everything that the rule has applied for an object.
@@ -165,7 +165,7 @@ func digest(name string) string {
 
 // sourceName returns the annotation that names an object of the rule's source.
 func (p *Recipe) sourceName(key delta.Key) string {
-	return object.ResourceName(p.rule.Source.Resource) + " " + key.String()
+	return object.ResourceName(p.Rule.Source.Resource) + " " + key.String()
 }
 
 // SourceOf returns the object for which the rule applied one with these labels and annotations. ok
@@ -174,7 +174,7 @@ func (p *Recipe) sourceName(key delta.Key) string {
 func (p *Recipe) SourceOf(labels, annotations map[string]string) (key delta.Key, ok bool) {
 	name := annotations[sourceAnnotation]
 	resource, of, _ := strings.Cut(name, " ")
-	isOurs := resource == object.ResourceName(p.rule.Source.Resource) &&
+	isOurs := resource == object.ResourceName(p.Rule.Source.Resource) &&
 		digest(name) == labels[SourceLabel]
 	if !isOurs || of == "" {
 		return delta.Key{}, false
@@ -193,7 +193,7 @@ func (p *Recipe) Selects(o *object.Object, now time.Time) bool {
 // OnlyPrunes reports whether a deletion has the rule prune, whatever the object was, and do nothing
 // else.
 func (p *Recipe) OnlyPrunes() bool {
-	r := p.rule
+	r := p.Rule
 	return r.When == nil && r.Handler == "" && !r.Actions.ActsOn(delta.Deleted)
 }
 

@@ -37,7 +37,7 @@ type Source interface {
 
 // Recipe completes the deliveries of one rule. It is immutable and safe for concurrent use.
 type Recipe struct {
-	rule   *plan.Rule
+	Rule   *plan.Rule
 	own    Source
 	others []Source
 	// The caches that the rule's expressions look into: Changes for when and payload, ActionCaches
@@ -49,7 +49,7 @@ type Recipe struct {
 
 // New returns the Recipe of a rule. source returns a source of the plan by its name.
 func New(r *plan.Rule, source func(name string) Source) *Recipe {
-	p := &Recipe{rule: r, own: source(r.Source.Name)}
+	p := &Recipe{Rule: r, own: source(r.Source.Name)}
 	for _, s := range r.LooksInto {
 		p.others = append(p.others, source(s.Name))
 	}
@@ -118,14 +118,14 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 		p.remake(&r, now)
 	}
 	switch {
-	case p.rule.OnlyMeasures():
+	case p.Rule.OnlyMeasures():
 		r.Prepared, r.Err = delivery.Prepared{Nothing: true}, nil
 	case r.Err != nil: // the draft stays as it was: undecided, or with the payload from before
 		r.Prepared = delivery.Prepared{Count: r.Count}
 	case r.Nothing, d.IsItem:
 	case p.actsNow(d):
 		p.act(&r, d.Items, now)
-	case len(p.rule.Attached) > 0:
+	case len(p.Rule.Attached) > 0:
 		p.attach(&r, now)
 	}
 	return r
@@ -133,7 +133,7 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 
 // actsNow reports whether the draft is for the rule's own actions, and not for its handler.
 func (p *Recipe) actsNow(d delivery.Draft) bool {
-	return p.rule.Actions != nil && (p.rule.Handler == "" || d.Acknowledged)
+	return p.Rule.Actions != nil && (p.Rule.Handler == "" || d.Acknowledged)
 }
 
 // contain turns a panic into an error. The caller defers it.
@@ -149,7 +149,7 @@ func (p *Recipe) decide(r *Result, now time.Time) {
 	var samples []measure.Sample
 	isIdentity := p.IsSecret() && r.Delta.Type == delta.Deleted && IsIdentity(r.Delta.Object)
 	p.adopt(r, func() (rule.Match, bool, error) {
-		m, ok, err := evaluate.Decide(&p.rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
+		m, ok, err := evaluate.Decide(&p.Rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
 		mark, samples = m.Count, m.Samples
 		return m, ok, err
 	})
@@ -196,20 +196,20 @@ func (p *Recipe) renew(r *Result, now time.Time, acts bool) {
 		r.Nothing = true
 	default:
 		p.adopt(r, func() (rule.Match, bool, error) {
-			return p.rule.Decide(r.Delta, p.Changes.Scope(now))
+			return p.Rule.Decide(r.Delta, p.Changes.Scope(now))
 		})
 	}
 }
 
 // isInside reports whether an object satisfies where.
 func (p *Recipe) isInside(o *object.Object, now time.Time, fail func(error)) (inside bool) {
-	if p.rule.Where == nil {
+	if p.Rule.Where == nil {
 		return true
 	}
 	var err error
 	func() {
 		defer contain("", &err)
-		inside, err = p.rule.Where.Bool(&expr.Env{Object: p.Changes.Scope(now).Tree(o)})
+		inside, err = p.Rule.Where.Bool(&expr.Env{Object: p.Changes.Scope(now).Tree(o)})
 	}()
 	fail(err)
 	return inside
@@ -248,7 +248,7 @@ func (p *Recipe) needs(d delta.Delta) (fields []string) {
 	if ok && o.UID() == d.Object.UID() {
 		return nil
 	}
-	for _, path := range p.rule.PayloadPaths().Beyond(object.Identity()) {
+	for _, path := range p.Rule.PayloadPaths().Beyond(object.Identity()) {
 		fields = append(fields, strings.Join(append([]string{"object"}, path...), "."))
 	}
 	return fields
@@ -256,7 +256,7 @@ func (p *Recipe) needs(d delta.Delta) (fields []string) {
 
 func (p *Recipe) payload(d delta.Delta, now time.Time) (payload json.RawMessage, err error) {
 	defer contain("", &err)
-	return p.rule.Remerge(d, p.Changes.Scope(now))
+	return p.Rule.Remerge(d, p.Changes.Scope(now))
 }
 
 // Null stands for a payload that may not be kept.
@@ -265,7 +265,7 @@ var Null = json.RawMessage("null")
 // Payload makes the payload of a change from the caches as they are now. It returns nil if the rule
 // has none, and if the payload cannot be made.
 func (p *Recipe) Payload(d delta.Delta, now time.Time, fail func(error)) json.RawMessage {
-	if p.rule.Payload == nil {
+	if p.Rule.Payload == nil {
 		return nil
 	}
 	payload, err := p.payload(d, now)
@@ -284,7 +284,7 @@ func (p *Recipe) attach(r *Result, now time.Time) {
 	var err error
 	func() {
 		defer contain("attach: ", &err)
-		r.Attached, err = p.rule.Attach(r.Delta, p.attachments.Finder(now))
+		r.Attached, err = p.Rule.Attach(r.Delta, p.attachments.Finder(now))
 	}()
 	if err != nil {
 		r.fail(err)
@@ -304,7 +304,7 @@ func (p *Recipe) Refill(
 	case d.Type == delta.Deleted:
 	case ok && o.UID() == d.Object.UID():
 		d.Object = o
-	case p.rule.Events.Has(delta.Deleted):
+	case p.Rule.Events.Has(delta.Deleted):
 		d = delta.Delta{Type: delta.Deleted, Object: d.Object, Occasion: d.Occasion}
 	}
 	return d, p.Payload(d, now, fail)
@@ -333,11 +333,11 @@ func (p *Recipe) AsItIs(
 		return delivery.Draft{}, false
 	}
 	gone := delta.Delta{Type: delta.Deleted, Object: d.Object, Occasion: d.Occasion}
-	return delivery.Draft{Delta: gone}, p.rule.Events.Has(delta.Deleted)
+	return delivery.Draft{Delta: gone}, p.Rule.Events.Has(delta.Deleted)
 }
 
 // IsSecret reports whether the rule's objects are Secrets, whose text may not be kept.
-func (p *Recipe) IsSecret() bool { return p.rule.Source.Resource == object.Secrets }
+func (p *Recipe) IsSecret() bool { return p.Rule.Source.Resource == object.Secrets }
 
 // Reveals reports whether payloads may hold text of Secrets that the rule looks up. Such payloads
 // may not be kept.
@@ -346,7 +346,7 @@ func (p *Recipe) Reveals() bool { return p.reveals }
 // IsMadeOfCaches reports whether deliveries, or parts of them, may be made from the caches at the
 // time of the attempt.
 func (p *Recipe) IsMadeOfCaches() bool {
-	r := p.rule
+	r := p.Rule
 	return p.IsSecret() || p.Reveals() ||
 		r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
 }

@@ -32,11 +32,11 @@ type Rule struct {
 	// moment.
 	IsScheduled bool
 	Payload     *Template // nil: the objects themselves
-	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
+	// Attached is what goes along with an event. Attach evaluates it at delivery.
 	Attached []Attachment
 	// Counters count the changes that the rule selects.
 	Counters []*measure.Metric
-	// Actions take the place of a delivery; nil: there are none. Match does not evaluate them.
+	// Actions take the place of a delivery; nil: there are none.
 	Actions *Actions
 }
 
@@ -71,25 +71,12 @@ type Match struct {
 	Version string
 }
 
-// Match reports whether the rule selects a change, and as what. A Match of type Updated has an Old,
-// no other has. A where or when that fails does not match; if the payload fails, the match is
-// Undecided, and whoever decides it hears why. err never holds contents of objects. A where that
-// fails on a state that the object no longer has is no error: it was one when the state was new.
-func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
-	m, ok, err = r.Member(d, look)
-	if !ok {
-		return Match{}, false, err
-	}
-	m, ok, failure := r.Decide(m.Delta, look)
-	if m.Undecided { // whoever decides it reports the failure
-		return m, ok, err
-	}
-	return m, ok, errors.Join(err, failure)
-}
-
-// Member does the first part of Match: where and the types of changes, which depend on nothing but
-// the change. Decide does the rest. If the types alone leave out a change of a member, Member
-// returns the change, with ok false.
+// Member reports whether a change has an object enter, leave or stay inside where, and whether the
+// rule asks for such changes. That depends on nothing but the change; Decide does the rest. A Match
+// of type Updated has an Old, no other has. If the rule does not ask for this change of a member,
+// Member returns it, with ok false. A where that fails does not match. That is no error if the
+// state on which it fails is one that the object no longer has: it was one when the state was new.
+// err never holds contents of objects.
 func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
@@ -108,8 +95,9 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	return Match{Delta: d, Undecided: true}, true, err
 }
 
-// Decide does the rest of Match for a change that Member returned. If when selects the change and
-// the payload fails, the match stays Undecided, besides the error.
+// Decide reports whether when selects a change that Member returned, and completes the match. A
+// when that fails does not match. If when selects the change and the payload fails, the match stays
+// Undecided, besides the error.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil && r.Count == nil && r.Counters == nil {
 		return Match{Delta: d}, true, nil

@@ -2,7 +2,9 @@ package rule
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,20 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 )
+
+// match asks whether a rule selects a change, and as what. If the payload fails, the match is
+// Undecided, and whoever decides it reports why.
+func (r *Rule) match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
+	m, ok, err = r.Member(d, look)
+	if !ok {
+		return Match{}, false, err
+	}
+	m, ok, failure := r.Decide(m.Delta, look)
+	if m.Undecided {
+		return m, ok, err
+	}
+	return m, ok, errors.Join(err, failure)
+}
 
 // pod returns a state of one pod with this resourceVersion, phase and label tier.
 func pod(t testing.TB, version int, phase, tier string) *object.Object {
@@ -44,7 +60,7 @@ func (e everything) Tree(o *object.Object) any {
 }
 
 func (e everything) ByIndex(_, _ string) expr.Found {
-	return expr.FoundOf([]any{e.Tree(e.indexed)})
+	return expr.Found{Len: 1, Trees: slices.Values([]any{e.Tree(e.indexed)})}
 }
 
 func (e everything) Lookup(_, _, _ string) expr.Found { return e.ByIndex("", "") }
@@ -83,7 +99,7 @@ func TestMembership(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Rule{Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.All}
-			m, ok, err := r.Match(c.in, everything{})
+			m, ok, err := r.match(c.in, everything{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,11 +120,11 @@ func TestMembership(t *testing.T) {
 func TestOnlyEventsOfTheRuleMatch(t *testing.T) {
 	r := &Rule{Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.SetOf(delta.Deleted)}
 	left := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "db"), Old: pod(t, 1, "Running", "web")}
-	if _, ok, _ := r.Match(left, everything{}); !ok {
+	if _, ok, _ := r.match(left, everything{}); !ok {
 		t.Error("an update that leaves the where is a deletion to the rule")
 	}
 	r.Events = delta.SetOf(delta.Updated)
-	if _, ok, _ := r.Match(left, everything{}); ok {
+	if _, ok, _ := r.match(left, everything{}); ok {
 		t.Error("an update that leaves the where is no update to the rule")
 	}
 }
@@ -125,13 +141,13 @@ func TestWhenSeesTheChange(t *testing.T) {
 	} {
 		r := &Rule{When: compile(t, text, expr.When), Events: delta.All}
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		if _, got, err := r.Match(failed, everything{failed.Object, now}); got != want || err != nil {
+		if _, got, err := r.match(failed, everything{failed.Object, now}); got != want || err != nil {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
 		}
 	}
 	gone := delta.Delta{Type: delta.Deleted, Object: failed.Object, Old: failed.Old}
 	r := &Rule{When: compile(t, "old == nil", expr.When), Events: delta.All}
-	if _, ok, err := r.Match(gone, everything{}); !ok || err != nil {
+	if _, ok, err := r.match(gone, everything{}); !ok || err != nil {
 		t.Errorf("old is nil unless updated: %v, %v", ok, err)
 	}
 }
@@ -148,7 +164,7 @@ func TestFailingExpressionDoesNotMatch(t *testing.T) {
 		"payload": {Payload: &Template{Members: []Member{{Name: "x", Value: &Template{Program: compile(t, failing, expr.Payload)}}}}},
 	} {
 		r.Events = delta.All
-		m, ok, err := r.Match(added, everything{})
+		m, ok, err := r.match(added, everything{})
 		if field == "payload" && ok && m.Undecided && err == nil {
 			m, ok, err = r.Decide(m.Delta, everything{})
 		}
@@ -161,12 +177,12 @@ func TestFailingExpressionDoesNotMatch(t *testing.T) {
 func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 	text := `object.metadata.labels.tier == "db" ? object.status.phase > 5 : true`
 	r := &Rule{Where: compile(t, text, expr.Where), Events: delta.All}
-	m, ok, err := r.Match(delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "db")},
+	m, ok, err := r.match(delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "db")},
 		everything{})
 	if !ok || m.Delta.Type != delta.Added || err != nil { // it was an error when the state was new
 		t.Errorf("matches %v as %v, error %v; want added, and no error", ok, m.Delta.Type, err)
 	}
-	m, ok, err = r.Match(delta.Delta{Type: delta.Deleted, Object: pod(t, 1, "Running", "db")}, everything{})
+	m, ok, err = r.match(delta.Delta{Type: delta.Deleted, Object: pod(t, 1, "Running", "db")}, everything{})
 	if ok || err != nil {
 		t.Errorf("the deletion matches %v as %v, error %v; want neither", ok, m.Delta.Type, err)
 	}
@@ -175,7 +191,7 @@ func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 func TestWhereThatFailsOnBothStatesFailsOnce(t *testing.T) {
 	r := &Rule{Where: compile(t, failing, expr.Where), Events: delta.All}
 	change := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "web")}
-	_, ok, err := r.Match(change, everything{})
+	_, ok, err := r.match(change, everything{})
 	if ok || err == nil || strings.Count(err.Error(), "where") != 1 {
 		t.Errorf("matches %v, error %q; want the failure, once", ok, err)
 	}
@@ -191,7 +207,7 @@ func TestPayload(t *testing.T) {
 		{Name: "labels", Value: program("object.metadata.labels")},
 	}}
 	r := &Rule{Payload: payload, Events: delta.All}
-	m, ok, err := r.Match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{})
+	m, ok, err := r.match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{})
 	if !ok || err != nil {
 		t.Fatalf("matches %v, error %v", ok, err)
 	}
@@ -240,7 +256,7 @@ func TestMismatchAllocatesNothing(t *testing.T) {
 		least := 1.0
 		for range 100 { // a pool may be empty now and then, and often is with the race detector
 			least = min(least, testing.AllocsPerRun(1, func() {
-				if _, ok, err := r.Match(d, look); ok || err != nil {
+				if _, ok, err := r.match(d, look); ok || err != nil {
 					t.Errorf("%s: the rule matches or fails: %v", why, err)
 				}
 			}))

@@ -89,7 +89,7 @@ func newFinder(entries []entry) finder {
 }
 
 // Each calls f with each rule that may select d, and with its position, in the order of the rules.
-// Match would return false for the others, or fail. d.Old has the namespace and name of d.Object.
+// Member would return false for the others, or fail. d.Old has the namespace and name of d.Object.
 func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 	within, ok := s.within[d.Object.Namespace()]
 	now := state{object: d.Object, look: look}

@@ -84,7 +84,7 @@ func (c *chance) delta(t *testing.T) delta.Delta {
 type selection map[int]string
 
 func (s selection) add(i int, r *Rule, d delta.Delta, look Lookup) {
-	if m, ok, _ := r.Match(d, look); ok {
+	if m, ok, _ := r.match(d, look); ok {
 		s[i] = fmt.Sprintf("%v of %p, before %p", m.Delta.Type, m.Delta.Object, m.Delta.Old)
 	}
 }

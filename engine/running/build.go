@@ -1,7 +1,6 @@
 package running
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/acting"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
@@ -159,7 +157,7 @@ func (b *builder) same(s *live.Source) *live.Source {
 func (b *builder) addDispatchers() {
 	for _, h := range b.plan.Handlers {
 		implementation, digest := b.handlers[h.Name], plan.DigestOf(h)
-		old := b.before.Dispatcher(h.Name)
+		old := b.before.dispatcher(h.Name)
 		if old != nil && old.Digest == digest && old.Handler == implementation {
 			b.next.Dispatchers = append(b.next.Dispatchers, old)
 			continue
@@ -176,7 +174,7 @@ func (b *builder) addDispatchers() {
 	if !slices.ContainsFunc(b.plan.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
 		return
 	}
-	d := b.before.Dispatcher("")
+	d := b.before.dispatcher("")
 	if d == nil {
 		itself := dispatch.Recipient{Name: live.OwnActions, Concurrency: ownActions}
 		d = b.newDispatcher(itself, b.Acting.ForRules())
@@ -207,7 +205,7 @@ func (b *builder) configured(name string) config.Handler {
 
 // addRule adds a rule: the one of before if nothing has changed that it depends on.
 func (b *builder) addRule(r *plan.Rule) {
-	to, old := b.next.Dispatcher(r.Handler), b.before.Predecessor(r)
+	to, old := b.next.dispatcher(r.Handler), b.before.Predecessor(r)
 	if old != nil && b.isSame(old, r, to) {
 		b.rules[r] = old
 		b.next.Rules = append(b.next.Rules, old)
@@ -252,6 +250,7 @@ func (b *builder) newRule(r *plan.Rule, to *live.Dispatcher, old *live.Rule) *li
 		}
 	}
 	p := b.newPreparer(r, h, failures, trails)
+	p.Confidential = confidential(r, to)
 	p.Counters = b.countersOf(r)
 	running := &live.Rule{
 		Occasion: new(atomic.Uint32),
@@ -323,15 +322,11 @@ func (b *builder) newPreparer(
 			}
 			return b.next.source(name).View
 		}),
-		Rule: r, Clock: b.Clock, View: own, Failures: failures, Trails: trails,
+		Clock: b.Clock, View: own, Failures: failures, Trails: trails,
 		MayAct: r.Actions != nil || len(h.Write) > 0,
 	}
 	for _, s := range r.LooksInto {
 		p.Others = append(p.Others, b.sources[s].View)
-	}
-	p.Confidential.Store(b.next.SeesSecrets(r, h))
-	p.Exists = func(ctx context.Context, key delta.Key) (bool, error) {
-		return b.Acting.Exists(ctx, r.Source.Resource, key)
 	}
 	return p
 }

@@ -12,7 +12,7 @@ import (
 // ChangedHandlers adds the handlers that a plan would change to v.
 func (w *Work) ChangedHandlers(p *plan.Plan, v *preview.Names) {
 	for _, h := range p.Handlers {
-		switch d := w.Dispatcher(h.Name); {
+		switch d := w.dispatcher(h.Name); {
 		case d == nil:
 			v.Added = append(v.Added, h.Name)
 		case d.Digest != plan.DigestOf(h):

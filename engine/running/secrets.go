@@ -9,10 +9,18 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// SeesSecrets reports whether text of a Secret may appear in h's answers to events of the rule, or
-// in its reasons.
-func (w *Work) SeesSecrets(r *plan.Rule, h config.Handler) bool {
-	return isOfSecrets(r.Source) || slices.ContainsFunc(r.LooksInto, isOfSecrets) || w.readsSecrets(h)
+// seesSecrets reports whether text of a Secret may appear in answers to events of the rule, or in
+// their reasons, although the handler itself reads no Secrets.
+func seesSecrets(r *plan.Rule) bool {
+	return isOfSecrets(r.Source) || slices.ContainsFunc(r.LooksInto, isOfSecrets)
+}
+
+// confidential returns the Confidential of the preparer of a rule whose events go to a dispatcher.
+// A reload of the handler may let it read Secrets at any time. The dispatcher remembers that, also
+// for rules that another reload makes meanwhile.
+func confidential(r *plan.Rule, to *live.Dispatcher) func() bool {
+	sees := seesSecrets(r)
+	return func() bool { return sees || to.ReadsSecrets.Load() }
 }
 
 func isOfSecrets(s *plan.Source) bool { return s.Resource == object.Secrets }
@@ -30,10 +38,17 @@ func (w *Work) readsSecrets(h config.Handler) bool {
 // handler says may quote it, also about an event of another rule.
 func (w *Work) NoteSecrets(handlers []config.Handler) {
 	for _, h := range handlers {
-		sees := w.readsSecrets(h) || slices.ContainsFunc(w.Rules, func(r *live.Rule) bool {
-			return r.Handler == h.Name && w.SeesSecrets(r.Rule, h)
-		})
-		if d := w.Dispatcher(h.Name); d != nil && sees {
+		d := w.dispatcher(h.Name)
+		if d == nil {
+			continue
+		}
+		reads := w.readsSecrets(h)
+		if reads {
+			d.ReadsSecrets.Store(true)
+		}
+		if reads || slices.ContainsFunc(w.Rules, func(r *live.Rule) bool {
+			return r.Handler == h.Name && seesSecrets(r.Rule)
+		}) {
 			d.HasSecrets.Store(true)
 		}
 	}

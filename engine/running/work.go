@@ -66,8 +66,8 @@ func (w *Work) source(name string) *live.Source {
 	return nil
 }
 
-// Dispatcher returns the dispatcher of a handler, or nil. "" means that of the rules' own actions.
-func (w *Work) Dispatcher(handler string) *live.Dispatcher {
+// dispatcher returns the dispatcher of a handler, or nil. "" means that of the rules' own actions.
+func (w *Work) dispatcher(handler string) *live.Dispatcher {
 	for _, d := range w.Dispatchers {
 		if d.Name == handler || handler == "" && d.Handler == nil {
 			return d

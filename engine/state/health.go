@@ -56,10 +56,11 @@ func (h *health) become(trouble string, lasts bool, now time.Time) {
 func (h *health) set(trouble string, lasts bool, now time.Time) (was string, since time.Time, mayLog bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lasts {
+	if h.lasts && trouble != h.trouble {
 		return "", time.Time{}, false
 	}
-	was, h.trouble, h.lasts = h.trouble, trouble, lasts
+	isFinal := lasts && !h.lasts // it is logged, whatever was logged just before
+	was, h.trouble, h.lasts = h.trouble, trouble, lasts || h.lasts
 	if trouble == "" {
 		since = h.since
 		h.since, h.logged = time.Time{}, time.Time{}
@@ -68,7 +69,7 @@ func (h *health) set(trouble string, lasts bool, now time.Time) (was string, sin
 	if was == "" {
 		h.since, h.hasSynced = now, false
 	}
-	if mayLog = now.Sub(h.logged) >= complainEvery; mayLog {
+	if mayLog = isFinal || now.Sub(h.logged) >= complainEvery; mayLog {
 		h.logged = now
 	}
 	return was, h.since, mayLog

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -77,5 +78,20 @@ func TestNobodyTakesBackDamage(t *testing.T) {
 				t.Errorf("the trouble is %q, although nothing is written until the next start", trouble)
 			}
 		})
+	}
+}
+
+// Damage is logged, although something else was logged just before, and then once a minute.
+func TestDamageIsLoggedAtOnce(t *testing.T) {
+	var log bytes.Buffer
+	h := health{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	now := time.Now()
+	h.is("the disk is full", now)
+	for after, want := range []int{1, 1, 2, 2} { // in half minutes
+		h.remains("it is damaged", now.Add(time.Second+time.Duration(after)*complainEvery/2))
+		h.is("", now.Add(time.Second+time.Duration(after)*complainEvery/2))
+		if n := strings.Count(log.String(), "it is damaged"); n != want {
+			t.Errorf("damage is logged %d times, want %d:\n%s", n, want, &log)
+		}
 	}
 }

@@ -92,7 +92,7 @@ func (c *current) attempt(ctx context.Context) (control.ReloadedAll, error) {
 	if err != nil {
 		return control.ReloadedAll{}, mistaken(err)
 	}
-	done, err := c.switchTo(ctx, cfg, compiled)
+	done, err := c.switchTo(ctx, cfg, compiled, true)
 	if err == nil {
 		c.kinds.logUnserved(compiled)
 	}
@@ -108,14 +108,15 @@ func (c *current) load(ctx context.Context) (*config.Config, *plan.Plan, error) 
 	return c.kinds.named(ctx, cfg, compiled)
 }
 
-// switchTo replaces what differs in a configuration. The caller holds mu.
+// switchTo replaces what differs in a configuration. isRead says that it was read just now. The
+// caller holds mu.
 func (c *current) switchTo(
-	ctx context.Context, cfg *config.Config, compiled *plan.Plan,
+	ctx context.Context, cfg *config.Config, compiled *plan.Plan, isRead bool,
 ) (control.ReloadedAll, error) {
 	if !c.folders.Admit(compiled.Handlers...) {
 		return control.ReloadedAll{}, refuse("%s", usersNeedRestart)
 	}
-	next, err := c.handlers.next(compiled.Handlers)
+	next, err := c.handlers.next(compiled.Handlers, isRead)
 	if err != nil {
 		return control.ReloadedAll{}, err
 	}
@@ -256,7 +257,7 @@ func (c *current) tryBuiltins(ctx context.Context, compiled *plan.Plan) error {
 	defer c.mu.Unlock()
 	isOther := func(h config.Handler) bool { return h.Builtin == "" }
 	builtins := slices.DeleteFunc(slices.Clone(compiled.Handlers), isOther)
-	next, err := c.handlers.next(builtins)
+	next, err := c.handlers.next(builtins, true)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,9 @@ type handlerSet []*runningHandler
 // runningHandler is what delivers to a handler.
 type runningHandler struct {
 	name   string
-	digest plan.Digest // of its manifest
+	digest plan.Digest // of its manifest in the plan
+	// hasOther says that the process was reloaded with another manifest; guarded by handlers.mu.
+	hasOther bool
 	engine.Handler
 	host *namedHost // nil in a dry run
 	end  func()     // ends the host, and waits for that; nil before it runs
@@ -67,7 +69,7 @@ func newHandlers(
 	log *slog.Logger) (*handlers, error) {
 	h := &handlers{folders: folders, dryRun: dryRun, cache: cache, log: log}
 	var err error
-	h.all, err = h.next(configured)
+	h.all, err = h.next(configured, true)
 	return h, err
 }
 
@@ -88,13 +90,14 @@ func (s handlerSet) named(name string) *runningHandler {
 }
 
 // next returns what delivers to the handlers of another plan: what there is for those whose
-// manifests have not changed. Nothing of it is started.
-func (h *handlers) next(configured []config.Handler) (next handlerSet, err error) {
+// manifests have not changed. areRead says that the manifests were read just now. Then they also
+// count for a process that was reloaded with another one. Nothing is started.
+func (h *handlers) next(configured []config.Handler, areRead bool) (next handlerSet, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range configured {
 		digest := plan.DigestOf(c)
-		if is := h.all.named(c.Name); is != nil && is.digest == digest {
+		if is := h.all.named(c.Name); is != nil && is.digest == digest && !(areRead && is.hasOther) {
 			next = append(next, is)
 			continue
 		}
@@ -203,6 +206,17 @@ func (h *handlers) reloadable(name string) (reloadable, bool) {
 		return process, ok
 	}
 	return nil, false
+}
+
+// reloaded notes that the process of a handler has been reloaded with a manifest. If that is not
+// the plan's, the next reload of all manifests replaces the process, even if it finds the plan's.
+func (h *handlers) reloaded(c config.Handler) {
+	digest := plan.DigestOf(c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if is := h.all.named(c.Name); is != nil {
+		is.hasOther = digest != is.digest
+	}
 }
 
 // host returns the host of a handler. ok is false if there is none, as in a dry run.

@@ -166,7 +166,7 @@ func (c *current) nameKinds(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kindsWait)
 	defer cancel()
-	if _, err := c.switchTo(ctx, cfg, compiled); err != nil {
+	if _, err := c.switchTo(ctx, cfg, compiled, false); err != nil {
 		return err
 	}
 	c.log.Info("the cluster serves a kind now that a rule has waited for")

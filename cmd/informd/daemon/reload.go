@@ -27,9 +27,11 @@ type reloader struct {
 	running func() *running
 	process func(name string) (reloadable, bool)
 	allow   func(config.Handler) (done func(stands bool))
-	folders *launch.Folders
-	dryRun  bool
-	log     *slog.Logger
+	// reloaded notes the manifest with which a handler was reloaded.
+	reloaded func(config.Handler)
+	folders  *launch.Folders
+	dryRun   bool
+	log      *slog.Logger
 
 	mu    sync.Mutex               // guards turns
 	turns map[string]chan struct{} // by handler; holds a token during a reload
@@ -98,6 +100,7 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 		}
 		return control.Reloaded{}, r.failed(name, err)
 	}
+	r.reloaded(now)
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
 	said := notes(before, now, began.plan)

@@ -102,8 +102,10 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 		log:     slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 		allow:   p.allow,
-		running: func() *running { return &running{cfg, compiled} },
-		folders: folders,
+
+		reloaded: func(config.Handler) {},
+		running:  func() *running { return &running{cfg, compiled} },
+		folders:  folders,
 	}
 	return r, p, write
 }
@@ -160,6 +162,36 @@ func TestReload(t *testing.T) {
 	}
 	if diff := cmp.Diff(confined, spec.Confine); diff != "" {
 		t.Errorf("confined to (-want +got)\n%s", diff)
+	}
+}
+
+// A handler is reloaded with another manifest, which is then taken back. The next reload of all
+// manifests replaces its process. A process that has the plan's manifest stays.
+func TestReloadAfterThatOfAHandler(t *testing.T) {
+	r, _, write := reloading(t)
+	configured := r.running().plan.Handlers
+	h, err := newHandlers(configured, r.folders, false, nil, r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reloaded = h.reloaded
+	for _, c := range []struct {
+		more  string
+		stays bool
+	}{{"", true}, {"  access: {read: [pods]}\n", false}, {"", true}} {
+		write(reloadable1 + asNobody + c.more)
+		if _, err := r.reload(t.Context(), "oncall"); err != nil {
+			t.Fatal(err)
+		}
+		for _, areRead := range []bool{true, false} { // otherwise nobody has taken anything back
+			next, err := h.next(configured, areRead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stays := next.named("oncall") == h.all.named("oncall"); stays != (c.stays || !areRead) {
+				t.Errorf("after a reload with %q the process stays: %v (manifests are read: %v)", c.more, stays, areRead)
+			}
+		}
 	}
 }
 

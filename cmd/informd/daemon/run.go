@@ -214,7 +214,7 @@ func run(
 			return cfg, err
 		},
 		running: now.running.Load, process: handlers.reloadable, allow: eng.Allow,
-		folders: folders, dryRun: flags.dryRun, log: log,
+		reloaded: handlers.reloaded, folders: folders, dryRun: flags.dryRun, log: log,
 	}
 	lacks.follow(now.plan, eng)
 	metrics.registry.MustRegister(lacks.gauge())
