@@ -169,7 +169,7 @@ type Rule struct {
 	At         Text
 	Formerly   string // the name that the rule had; empty if it has not been renamed
 	FormerlyAt Text
-	Source     string // empty if the rule has a Schedule alone, and is about itself
+	Source     string // empty if the rule has only a Schedule: one event per moment
 	SourceAt   Text
 	Handler    string // empty if the rule has Actions or Metrics
 	HandlerAt  Text

@@ -155,7 +155,7 @@ var ruleFields = fields{
 }
 
 var countFields = fields{
-	is("times", whole(minCounted, maxCounted, minCounted), "Each how many changes one goes on.").required(),
+	is("times", whole(minCounted, maxCounted, minCounted), "After how many changes an event is sent.").required(),
 	is("within", span(false, minWithin, maxWithin, maxWithin), "The time within which they count.").required(),
 	is("by", expression, "What counts together. The default is the object."),
 	is("at", expression, "When a change happened: a time. The default is now."),

@@ -16,7 +16,7 @@ func (x *Explanation) Conclude() {
 // isLive reports whether a daemon has answered.
 func (x *Explanation) isLive() bool { return x.State != "" }
 
-// standing says how the object stands to the rule.
+// standing says how the object relates to the rule.
 func (x *Explanation) standing() string {
 	switch x.Standing {
 	case Unknown:

@@ -305,7 +305,7 @@ func (c *Case) trace(p *expr.Program, env expr.Env, masked *expr.Env) *Part {
 	return &out
 }
 
-// membership says how the object stands to the rule.
+// membership says how the object relates to the rule.
 func (c *Case) membership(x *Explanation, env expr.Env) {
 	r := c.Rule
 	if !r.IsTimed() {

@@ -13,7 +13,7 @@ import (
 	"github.com/informd/informd/engine/trail"
 )
 
-// Standing is how an object stands to a rule.
+// Standing is how an object relates to a rule.
 type Standing string
 
 // The standings.
@@ -34,7 +34,7 @@ type Explanation struct {
 	Rule     string    `json:"rule"`
 	Handler  string    `json:"handler"`
 	Object   string    `json:"object"`   // NAMESPACE/NAME, or NAME
-	Standing Standing  `json:"standing"` // how the object stands to the rule
+	Standing Standing  `json:"standing"` // how the object relates to the rule
 	Time     time.Time `json:"time"`     // of the answer
 	// ResourceVersion is that of the object which the answer is about.
 	ResourceVersion string `json:"resourceVersion,omitempty"`

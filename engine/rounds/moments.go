@@ -183,7 +183,7 @@ func (m *Moments) earlier(later *moment, key string) (isRecent, isOutstanding bo
 			continue
 		}
 		of := key
-		if is := at.rule.Plan(); is.Source.Name == "" { // a rule without a source is about itself
+		if is := at.rule.Plan(); is.Source.Name == "" { // a rule without a source
 			of = is.Name
 		}
 		if _, isHeld := at.held[of]; !at.isHanded || isHeld || at.rule.Holds(delta.ParseKey(of)) {

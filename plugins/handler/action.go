@@ -187,7 +187,7 @@ func validateOperations(patch json.RawMessage) error {
 		}
 		if *op.Path == "/metadata/uid" || *op.Path == "/metadata/resourceVersion" {
 			return fmt.Errorf("operation %d of the patch changes what the API server alone does: "+
-				"what an object must be like belongs into the action's UID and ResourceVersion",
+				"use the action's UID and ResourceVersion to say what the object must be like",
 				i+1)
 		}
 	}

@@ -1,6 +1,7 @@
 package outbox
 
-// standing is what pick compares of consumers. It has many fields because that is a lot.
+// standing holds what pick compares consumers by. It has many fields because it compares by many
+// things.
 type standing struct {
 	events, most   int  // its window: Events and MaxEvents
 	has            int  // events that it has without an outcome, slow ones not included
