@@ -112,7 +112,7 @@ func (all Set) PrepareToLeave(ctx context.Context) {
 		var isLeft bool
 		var took time.Duration
 		for _, in := range all {
-			known, changed, of := in.leaveInTurn()
+			known, changed, of := leaveInTurn(in.tutor)
 			isLeft = isLeft || known+changed > 0
 			left, took = left+changed, took+of
 			if known > 0 { // there is an end to these
@@ -136,16 +136,16 @@ func (all Set) PrepareToLeave(ctx context.Context) {
 	}
 }
 
-// leaveInTurn gives objects of the intake their turns for as long as one may take. It returns how
+// leaveInTurn gives objects of the informer their turns for as long as one may take. It returns how
 // many are left that have not had a first turn, and that have changed since.
-func (in *Intake) leaveInTurn() (known, changed int, took time.Duration) {
-	in.Informer.Look(func(get func(string) *object.Object) {
-		l := in.learns.leaving
+func leaveInTurn(t *tutor) (known, changed int, took time.Duration) {
+	t.Informer.Look(func(get func(string) *object.Object) {
+		l := t.learns.leaving
 		if l == nil {
 			return
 		}
 		began := time.Now()
-		in.leaveSome(l, get, func() bool { return time.Since(began) < in.options.Turn })
+		t.leaveSome(l, get, func() bool { return time.Since(began) < t.options.Turn })
 		known, changed, took = len(l.known), len(l.changed), time.Since(began)
 	})
 	return known, changed, took
