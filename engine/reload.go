@@ -148,12 +148,13 @@ func (r *reload) prepare(ctx context.Context) error {
 	}
 	for _, in := range r.next.Intakes {
 		if old := in.Replaces(); old != nil {
-			old.PrepareToLeave(ctx, in, r.next.Successor)
+			old.BeginLeave(in, r.next.Successor)
 		}
 	}
 	for _, old := range r.dropped {
-		old.PrepareToLeave(ctx, nil, r.next.Successor)
+		old.BeginLeave(nil, r.next.Successor)
 	}
+	r.before.Intakes.PrepareToLeave(ctx)
 	return nil
 }
 

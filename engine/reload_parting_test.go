@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/live"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // A rule that goes on in one informer learns what became of another one that it has left, also
@@ -214,9 +215,10 @@ func TestALeaveThatIsNotCarriedOut(t *testing.T) {
 	}
 	for _, in := range next.Intakes {
 		if old := in.Replaces(); old != nil {
-			old.PrepareToLeave(t.Context(), in, next.Successor)
+			old.BeginLeave(in, next.Successor)
 		}
 	}
+	e.work().Intakes.PrepareToLeave(t.Context())
 	e.parts.Abandon(next)
 	stop()
 	informers := func() (n int) {
@@ -242,4 +244,50 @@ func TestALeaveThatIsNotCarriedOut(t *testing.T) {
 		t.Errorf("%d records of informers after a start, want 1", n)
 	}
 	expect(t, "told", h.since(), "all synced a →1", "r synced a →1")
+}
+
+// Objects change faster than they get turns for rules that leave an informer. The reload ends
+// nevertheless.
+func TestReloadThatRulesLeaveUnderLoad(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.catchUpTurn = 1 // one object at a time
+	const objects, rules = 500, 50
+	l.server.Synthesize(configMaps, "ConfigMap", true, fleet.NewConfigMaps(objects))
+	h := new(teller)
+	manifests := func(selection string) string {
+		text := mapSource + aRule("all", ", events: [deleted]")
+		for n := range rules {
+			text += sourceAndRule(fmt.Sprint("r", n), selection, `, events: [deleted], where: object.metadata.name == "no"`)
+		}
+		return text
+	}
+	e, stop := l.startWith(manifests("v1/configmaps"), h)
+	defer stop()
+	l.quiet(e)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			l.server.Update(configMaps, n%objects)
+			if n%5 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.reload(e, manifests("v1/configmaps, labelSelector: 'a=b'"), h)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the reload does not end")
+		cancel()
+		<-done
+	}
 }

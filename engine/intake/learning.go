@@ -23,8 +23,8 @@ type learning struct {
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left.
 	left map[int]*left
-	// leaving is what rules have inside that are about to leave the informer.
-	leaving map[int]*leaving
+	// leaving is what rules have inside that are about to leave the informer; nil if none are.
+	leaving *leaving
 	// resuming is what the intake still needs of the cut that it resumes from; nil once late rules
 	// have caught up.
 	resuming *resuming
@@ -33,10 +33,7 @@ type learning struct {
 
 // newLearning returns a learning of rules that have nothing to learn.
 func newLearning(isSecret bool) learning {
-	return learning{
-		isSecret: isSecret, unseen: make(map[int]bool), left: make(map[int]*left),
-		leaving: make(map[int]*leaving),
-	}
+	return learning{isSecret: isSecret, unseen: make(map[int]bool), left: make(map[int]*left)}
 }
 
 // isDeaf reports whether a rule takes no steps yet.

@@ -4,24 +4,33 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/timing"
 )
 
-// leaving is what a rule has inside in an informer that it is about to leave. It is found in turns,
-// while the rule still follows the informer: an object that changes gets another turn. So little
-// is left to do between the last step that the rule takes and its leave.
+// leaving is what rules have inside in an informer that they are about to leave. It is found in
+// turns, while the rules still follow the informer: an object that changes gets another turn. So
+// little is left to do between the last step that the rules take and their leave.
 type leaving struct {
+	rules   map[int]*leaver     // by their indexes
 	known   []*object.Object    // that the informer knew, and whose turn has not come
 	changed map[string]struct{} // keys of objects that a step may have changed since
-	inside  map[delta.Key]*object.Object
-	apart   *apart // nil if the informer's record stays for the rule
+}
+
+// leaver is one of the rules.
+type leaver struct {
+	inside map[delta.Key]*object.Object
+	apart  *apart           // nil if the informer's record stays for the rule
+	came   []*object.Object // what apart does not say yet
+	went   []delta.Key
 }
 
 // next returns the key whose turn it is, and takes that. ok is false if none is left.
@@ -56,94 +65,132 @@ func leavers(
 	}
 }
 
-// PrepareToLeave finds in turns what rules have inside that are about to leave the intake's
-// informer. Succeed or Drop follows, with the same becomes, and does what is left once ctx has
-// ended. next is the intake that takes over; nil if the informer is dropped.
-func (in *Intake) PrepareToLeave(
-	ctx context.Context, next *Intake, becomes func(*live.Rule) *live.Rule,
-) {
+// BeginLeave has PrepareToLeave find what rules have inside that are about to leave the intake's
+// informer. Succeed or Drop follows, with the same becomes. next is the intake that takes over; nil
+// if the informer is dropped.
+func (in *Intake) BeginLeave(next *Intake, becomes func(*live.Rule) *live.Rule) {
 	if in.options.IsStepped {
 		return
 	}
 	in.Informer.Visit(func(known iter.Seq[*object.Object]) {
+		l := &leaving{rules: make(map[int]*leaver), changed: make(map[string]struct{})}
 		for j, is := range leavers(in.Rules, next, becomes) {
 			// A rule that still learns from the cut has inside what that says.
 			if in.learns.resuming == nil && !in.learns.isDeaf(j) {
-				in.learns.leaving[j] = in.beginLeaving(is, next != nil, known)
+				l.rules[j] = in.newLeaver(is, next != nil)
 			}
 		}
+		if len(l.rules) > 0 {
+			l.known = slices.Collect(known)
+			in.learns.leaving = l
+		}
 	})
-	for goesOn := true; goesOn; {
-		var took time.Duration
-		goesOn = false
-		in.Informer.Look(func(get func(string) *object.Object) {
-			began := time.Now()
-			isInTurn := func() bool { return time.Since(began) < in.options.Turn }
-			for j, l := range in.learns.leaving {
-				if more := in.leaveSome(l, j, get, isInTurn); more {
-					goesOn = true
-				}
-			}
-			took = time.Since(began)
-		})
-		goesOn = goesOn && Rest(ctx, timing.Lull*took)
-	}
 }
 
-// beginLeaving returns a leaving in which all known objects are to have their turns. It is called
-// between two steps.
-func (t *tutor) beginLeaving(
-	is *live.Rule, staysWritten bool, known iter.Seq[*object.Object],
-) *leaving {
-	l := &leaving{
-		known: slices.Collect(known), changed: make(map[string]struct{}),
-		inside: make(map[delta.Key]*object.Object),
-	}
+// newLeaver returns a leaver of which nothing is known. It is called between two steps.
+func (t *tutor) newLeaver(is *live.Rule, staysWritten bool) *leaver {
+	of := &leaver{inside: make(map[delta.Key]*object.Object)}
 	if staysWritten {
 		end := t.sinks.record.begin()
-		l.apart = t.newApart(is, t.ID)
+		of.apart = t.newApart(is, t.ID)
 		end()
 	}
-	return l
+	return of
 }
 
-// leaveSome gives one object its turn, and others while goesOn says so. It reports whether any are
-// left. rule is the index of the rule that leaves. It is called between two steps.
+// stalled is how long PrepareToLeave bears that changes come as fast as it gives turns.
+const stalled = time.Second
+
+// PrepareToLeave finds in turns what rules have inside that are about to leave informers: see
+// BeginLeave. It ends when little is left, or when ctx ends. If objects change faster than they
+// get turns, it rests no longer between the turns. If that does not help, it gives up. Succeed and
+// Drop do what is left.
+func (all Set) PrepareToLeave(ctx context.Context) {
+	lull, least, since := timing.Lull, math.MaxInt, time.Now()
+	for {
+		var left int // that have changed
+		var isLeft bool
+		var took time.Duration
+		for _, in := range all {
+			known, changed, of := leaveInTurn(in.tutor)
+			isLeft = isLeft || known+changed > 0
+			left, took = left+changed, took+of
+			if known > 0 { // there is an end to these
+				least, since = math.MaxInt, time.Now()
+			}
+		}
+		switch {
+		case !isLeft:
+			return
+		case left < least:
+			least, since = left, time.Now()
+		case time.Since(since) < stalled:
+		case lull == 0:
+			return
+		default:
+			lull, since = 0, time.Now()
+		}
+		if !Rest(ctx, time.Duration(lull)*took) {
+			return
+		}
+	}
+}
+
+// leaveInTurn gives objects of the informer their turns for as long as one may take. It returns how
+// many are left that have not had a first turn, and that have changed since.
+func leaveInTurn(t *tutor) (known, changed int, took time.Duration) {
+	t.Informer.Look(func(get func(string) *object.Object) {
+		l := t.learns.leaving
+		if l == nil {
+			return
+		}
+		began := time.Now()
+		t.leaveSome(l, get, func() bool { return time.Since(began) < t.options.Turn })
+		known, changed, took = len(l.known), len(l.changed), time.Since(began)
+	})
+	return known, changed, took
+}
+
+// leaveSome gives one object its turn, and others while goesOn says so. It is called between two
+// steps.
 func (t *tutor) leaveSome(
-	l *leaving, rule int, get func(key string) *object.Object, goesOn func() bool,
-) (more bool) {
-	var came []*object.Object
-	var went []delta.Key
+	l *leaving, get func(key string) *object.Object, goesOn func() bool,
+) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
 		key := delta.ParseKey(name)
 		o := get(name)
-		_, was := l.inside[key]
-		switch {
-		case o != nil && t.IsInside(rule, o):
-			l.inside[key] = o
-			came = append(came, o)
-		case was:
-			delete(l.inside, key)
-			went = append(went, key)
+		for rule, of := range l.rules {
+			_, was := of.inside[key]
+			var ignored evaluate.Change // its failures were reported when it came
+			switch {
+			case o != nil && t.evaluator.IsInside(rule, o, &ignored):
+				of.inside[key] = o
+				of.came = append(of.came, o)
+			case was:
+				delete(of.inside, key)
+				of.went = append(of.went, key)
+			}
 		}
+		t.evaluator.Forget()
 		if !goesOn() {
 			break
 		}
 	}
-	if l.apart != nil && len(came)+len(went) > 0 {
-		t.sinks.record.pace()
-		end := t.sinks.record.begin()
-		l.apart.put(slices.Values(came))
-		l.apart.delete(went)
-		end()
+	t.sinks.record.pace()
+	defer t.sinks.record.begin()()
+	for _, of := range l.rules {
+		if of.apart != nil {
+			of.apart.put(slices.Values(of.came))
+			of.apart.delete(of.went)
+		}
+		of.came, of.went = nil, nil
 	}
-	return len(l.known)+len(l.changed) > 0
 }
 
 // changed gives an object, which a step may have changed for rules that leave, another turn.
 func (l *learning) changed(o *object.Object) {
-	for _, of := range l.leaving {
-		of.changed[o.Key()] = struct{}{}
+	if l.leaving != nil {
+		l.leaving.changed[o.Key()] = struct{}{}
 	}
 }
 
@@ -153,9 +200,9 @@ func (t *tutor) leaves(
 	rule int, is *live.Rule, staysWritten bool,
 	known iter.Seq[*object.Object], get func(key string) *object.Object,
 ) (inside map[delta.Key]*object.Object, own *apart) {
-	if l := t.learns.leaving[rule]; l != nil {
-		t.leaveSome(l, rule, get, func() bool { return true })
-		return l.inside, l.apart
+	if l := t.learns.leaving; l != nil && l.rules[rule] != nil {
+		t.leaveSome(l, get, func() bool { return true })
+		return l.rules[rule].inside, l.rules[rule].apart
 	}
 	inside = make(map[delta.Key]*object.Object)
 	for _, o := range t.inside(rule, known) {

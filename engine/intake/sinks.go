@@ -29,15 +29,15 @@ func (s *sinks) begin() *evaluate.Change {
 // takes its records. Within the cut nothing is evaluated, logged or waited for. commit reports the
 // change afterwards. o is nil if only the position moves.
 func (s *sinks) commit(c *evaluate.Change, o *object.Object) {
+	if o != nil { // first: whatever panics below, the object has changed
+		s.learns.changed(o)
+	}
 	s.offering.stamp(c)
 	if !c.IsEmpty() {
 		s.apply(c)
 	}
 	s.gauges.Apply(c)
 	s.offering.report(c, o)
-	if o != nil {
-		s.learns.changed(o)
-	}
 }
 
 // apply does the work of commit, as one cut.
