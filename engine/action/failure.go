@@ -24,6 +24,13 @@ type failure struct {
 	text   string
 	after  time.Duration
 	cause  error
+	// admission says that a webhook or a policy of the cluster refused the request. refusal names it,
+	// in words of the API server that quote nothing; it may be empty.
+	admission bool
+	refusal   string
+	// validation says that the API server itself found the object invalid: said leaves no values in that.
+	validation bool
+	isHidden   bool // hide has taken the API server's words out of text
 }
 
 // reason says what to do about a failure.
@@ -50,27 +57,54 @@ func (f *failure) Error() string { return f.text }
 // quotes reports whether the API server's words may quote an object. Those of admission webhooks and
 // of validation may. A missing permission or a missing object is reported without a quote.
 func (f *failure) quotes() bool {
+	switch {
+	case f.isHidden:
+		return false
+	case f.admission:
+		return true // with any code: a webhook chooses it
+	}
 	switch f.code {
 	case 0, http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusGone,
 		http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	case http.StatusForbidden:
 		return !forbiddenToUser.MatchString(f.text)
+	case http.StatusUnprocessableEntity:
+		return !unchangeable.MatchString(f.text)
 	}
 	return true
 }
 
-// forbiddenToUser matches what authorization and quotas say.
-var forbiddenToUser = regexp.MustCompile(
-	`^403 Forbidden: [\w.-]+( "[^"]*")? is forbidden: (User "[^"]*" cannot \w+ resource|exceeded quota:) `)
+var (
+	// forbiddenToUser matches what authorization and quotas say.
+	forbiddenToUser = regexp.MustCompile(`^403 Forbidden: [\w.-]+( "[^"]*")? is forbidden: (` +
+		`User "[^"]*" cannot \w+ resource |(exceeded|status unknown for) quota: ?|` +
+		`user "[^"]*" \([^)]*\) is attempting to grant RBAC permissions not currently held:)`)
+	// unchangeable matches what validation says about fields that cannot change, and nothing else.
+	unchangeable = regexp.MustCompile(`^422 Unprocessable Entity` +
+		"([:;] [\\w.]+: (Invalid value|Forbidden): field is immutable( when `immutable` is set)?)+$")
+	// byAdmission matches what a webhook or a policy of the cluster says. It captures who refuses.
+	byAdmission = regexp.MustCompile(
+		`^(?:[\w.-]+(?: "[^"]*")? is forbidden: )?(?:Internal error occurred: )?` +
+			`(?:(admission webhook "[\w.-]+" denied the request)|(failed calling webhook "[\w.-]+")|` +
+			`((?:ValidatingAdmissionPolicy|policy) ['"][\w.-]+['"](?: with binding '[\w.-]+')? denied request)|` +
+			`admission webhook |failed calling webhook |ValidatingAdmissionPolicy |policy ['"])`)
+	// byValidation matches how the API server says that an object is invalid.
+	byValidation = regexp.MustCompile(`^(?:\S* )?"[^"]*" is invalid`)
+)
 
 // hide takes the API server's words out of a failure to read or write a Secret, if they may quote it.
-// Those of validation have no values.
+// It leaves who refused the request. What validation says has no values.
 func (f *failure) hide() {
-	if f.code != http.StatusUnprocessableEntity && f.quotes() {
-		f.text = fmt.Sprintf("%d %s: what the API server says is not shown, as it may quote a Secret",
-			f.code, cmp.Or(http.StatusText(f.code), "from the API server"))
+	if f.validation || !f.quotes() {
+		return
 	}
+	text := "what the API server says is not shown, as it may quote a Secret"
+	if f.refusal != "" {
+		text = f.refusal + "; " + text
+	}
+	status := cmp.Or(http.StatusText(f.code), "from the API server")
+	f.text, f.isHidden = fmt.Sprintf("%d %s: %s", f.code, status, text), true
 }
 
 // Quotes reports whether the text of an error of an Executor may quote an object.
@@ -101,12 +135,21 @@ func classify(a answer) *failure {
 	var s metav1.Status
 	if a.status != nil {
 		s = *a.status
-		f.text += said(s)
+		if by := byAdmission.FindStringSubmatch(s.Message); by != nil {
+			f.admission, f.refusal = true, cmp.Or(by[1:]...)
+		}
+		isInvalid := s.Code == http.StatusUnprocessableEntity && byValidation.MatchString(s.Message)
+		f.validation = isInvalid && !f.admission
+		f.text += said(s, f.admission)
 		if s.Details != nil && f.after == 0 {
 			f.after = boundedAfter(int64(s.Details.RetryAfterSeconds))
 		}
 	}
 	switch {
+	case f.admission: // its code says nothing about the object
+		if slices.Contains(forGood, a.code) {
+			f.reason = never
+		}
 	case a.code == http.StatusNotFound:
 		f.reason = missing(s)
 	case a.code == http.StatusConflict && s.Reason == metav1.StatusReasonAlreadyExists:
@@ -161,13 +204,16 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 }
 
 // said returns the API server's message without the content of objects. The API server quotes such
-// content: the whole object, if a patch made it invalid.
-func said(s metav1.Status) string {
+// content: the whole object, if a patch made it invalid. whole keeps the message where the causes
+// would say more.
+func said(s metav1.Status, whole bool) string {
 	text := withoutValues(s.Message)
-	if s.Code == http.StatusUnprocessableEntity && s.Details != nil && len(s.Details.Causes) > 0 {
+	isInvalid := s.Code == http.StatusUnprocessableEntity && !whole
+	if isInvalid && s.Details != nil && len(s.Details.Causes) > 0 {
 		var causes []string
 		for _, c := range s.Details.Causes[:min(len(s.Details.Causes), 8)] {
-			causes = append(causes, c.Field+": "+withoutValues(c.Message))
+			message, _, _ := strings.Cut(c.Message, "\n") // what differs stands below
+			causes = append(causes, c.Field+": "+withoutValues(message))
 		}
 		text = strings.Join(slices.Compact(causes), "; ")
 	}
@@ -200,10 +246,23 @@ func withoutValues(s string) string {
 			s = s[len(quoted):]
 		} else if plain := plainValue.FindStringSubmatch(s); plain != nil {
 			s = s[len(plain[1]):]
-		} else {
-			return out.String() // the value is a structure whose end nobody can tell
+		} else { // the value is a structure whose end nobody can tell
+			return out.String() + why(s)
 		}
 	}
+}
+
+// why returns the end of a message that says why a field cannot change, or "". s is a message from
+// the value on that it quotes.
+func why(s string) string {
+	for _, end := range []string{
+		": field is immutable", ": cannot change roleRef", ": may not change once set",
+	} {
+		if strings.HasSuffix(s, end) {
+			return end
+		}
+	}
+	return ""
 }
 
 // retryAfter returns the delay that an answer's header asks for, at most some minutes.

@@ -42,10 +42,24 @@ func TestFailuresQuoteNoValues(t *testing.T) {
 			": .data.a: expected string"},
 		"a mapping or list that it got": {metav1.Status{Code: 500, Message: `.data: expected map, got &{[hush hush]}`}, ": .data: expected map"},
 		"a string that it got":          {metav1.Status{Code: 500, Message: `.data: expected map, got &{hush, got hush}`}, ": .data: expected map"},
+		"a structure that may not change": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("spec.selector", `Invalid value: {"matchLabels":{"x":"hush"}}: field is immutable`), cause("roleRef", `Invalid value: {"name":"hush"}: cannot change roleRef`),
+			cause("spec.clusterIPs[0]", `Invalid value: ["hush"]: may not change once set`),
+		}}}, ": spec.selector: Invalid value: field is immutable; roleRef: Invalid value: cannot change roleRef; spec.clusterIPs[0]: Invalid value: may not change once set"},
+		"what differs, below the message": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("spec", "Forbidden: spec is immutable after creation\n@@ -1,6 +1,6 @@\n-  \"hush\"\n"),
+		}}}, ": spec: Forbidden: spec is immutable after creation"},
+		"a policy, which names no field": {metav1.Status{Code: 422, Message: `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, Details: &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}},
+		}}, `: configmaps "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`},
+		"a webhook, whose causes say less": {metav1.Status{Code: 422, Message: `admission webhook "w.example.com" denied the request: no`, Details: &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{cause("data", "hush")},
+		}}, `: admission webhook "w.example.com" denied the request: no`},
 		"a malformed time": {metav1.Status{Code: 400, Message: `S in version "v1" cannot be handled: parsing time "hush" as "2006": cannot parse "hush" as "2006"`},
 			`: S in version "v1" cannot be handled: parsing time`},
 	} {
-		if got := said(c.status); got != c.want {
+		f := classify(answer{code: int(c.status.Code), status: &c.status})
+		if got := said(c.status, f.admission); got != c.want {
 			t.Errorf("%s: %q, want %q", why, got, c.want)
 		}
 	}
@@ -75,6 +89,70 @@ func TestQuotes(t *testing.T) {
 	} {
 		if Quotes(c.err) != c.want {
 			t.Errorf("%s: %v quotes: %v, want %v", text, c.err, !c.want, c.want)
+		}
+	}
+}
+
+// What admission says about a Secret may quote it, also to a rule that sees no Secrets. A webhook may
+// answer with any code. Who refuses the request is said all the same, and the text then quotes nothing.
+func TestHiddenFailuresNameTheCause(t *testing.T) {
+	const hidden = "what the API server says is not shown, as it may quote a Secret"
+	const denied = `admission webhook "w.example.com" denied the request`
+	const policy = `ValidatingAdmissionPolicy 'p' with binding 'b' denied request`
+	for _, c := range []struct {
+		code       int
+		said, want string
+	}{
+		{400, denied + ": hunter2", "400 Bad Request: " + denied + "; " + hidden},
+		{403, denied + ": hunter2", "403 Forbidden: " + denied + "; " + hidden},
+		{404, denied + ": hunter2", "404 Not Found: " + denied + "; " + hidden},
+		{409, denied + ": hunter2", "409 Conflict: " + denied + "; " + hidden},
+		{422, denied + ": hunter2", "422 Unprocessable Entity: " + denied + "; " + hidden},
+		{429, denied + ": hunter2", "429 Too Many Requests: " + denied + "; " + hidden},
+		{403, denied + " without explanation", "403 Forbidden: " + denied + "; " + hidden},
+		{403, `admission webhook "hunter2 x" denied the request: hunter2`, "403 Forbidden: " + hidden},
+		{500, `Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: hunter2`,
+			`500 Internal Server Error: failed calling webhook "w.example.com"; ` + hidden},
+		{422, `secrets "s" is forbidden: ` + policy + ": hunter2", "422 Unprocessable Entity: " + policy + "; " + hidden},
+		{403, `secrets "s" is forbidden: ` + policy + ": hunter2", "403 Forbidden: " + policy + "; " + hidden},
+		{422, `secrets "s" is forbidden: policy 'p' with binding 'b' denied request: hunter2`, "422 Unprocessable Entity: policy 'p' with binding 'b' denied request; " + hidden},
+		{403, `secrets "s" is forbidden: hunter2`, "403 Forbidden: " + hidden},
+		{500, "hunter2", "500 Internal Server Error: " + hidden},
+	} {
+		s := &metav1.Status{Code: int32(c.code), Message: c.said}
+		if c.code == 422 {
+			s.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "hunter2"}}}
+		}
+		f := classify(answer{code: c.code, status: s})
+		if !f.quotes() {
+			t.Errorf("%d %s: it may quote the Secret before it is hidden", c.code, c.said)
+		}
+		if f.hide(); f.text != c.want || f.quotes() {
+			t.Errorf("%d %s: %q, quotes: %v; want %q", c.code, c.said, f.text, f.quotes(), c.want)
+		}
+		if wantsFinal := c.code == 400 || c.code == 422; (f.reason == never) != wantsFinal || !wantsFinal && f.reason != again {
+			t.Errorf("%d %s: reason %d", c.code, c.said, f.reason)
+		}
+	}
+}
+
+// What says that a field cannot change quotes nothing, nor does a quota that nobody has counted.
+func TestWhatQuotesNothing(t *testing.T) {
+	for _, s := range []metav1.Status{
+		{Code: 403, Message: `secrets "s" is forbidden: status unknown for quota: q, resources: count/secrets`},
+		{Code: 403, Message: `roles.rbac.authorization.k8s.io "x" is forbidden: user "informd" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:` + "\n{APIGroups:[\"\"]}"},
+		{Code: 422, Message: `Secret "s" is invalid: [immutable: hush, data: hush]`, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			{Field: "immutable", Message: "Forbidden: field is immutable when `immutable` is set"}, {Field: "data", Message: "Forbidden: field is immutable when `immutable` is set"},
+		}}},
+		{Code: 422, Message: `Secret "s" is invalid: type: hush`, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "type", Message: `Invalid value: "hunter2": field is immutable`}}}},
+	} {
+		f := classify(answer{code: int(s.Code), status: &s})
+		before := f.text
+		if f.quotes() {
+			t.Errorf("%s: it quotes nothing", f.text)
+		}
+		if f.hide(); f.text != before || strings.Contains(f.text, "hunter2") {
+			t.Errorf("%q has become %q", before, f.text)
 		}
 	}
 }

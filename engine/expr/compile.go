@@ -144,7 +144,7 @@ func (c *compiler) ofText(text string) (operand, error) {
 func (c *compiler) program(text string, e eval) *Program {
 	p := &Program{
 		text: text, eval: e, slots: c.mostSlots, paths: c.reach.of(own).set(),
-		readsOld: c.readsOld, readsEvent: c.readsEvent, readsIndex: c.readsIndex,
+		reads: c.reads,
 	}
 	for source, from := range c.reach.sources {
 		if source != own {
@@ -160,12 +160,10 @@ func (c *compiler) program(text string, e eval) *Program {
 // compiler holds what is known during the walk over the syntax tree. It has this many fields because
 // one walk finds the closures, the paths that they read and the slots that they need.
 type compiler struct {
-	text       string
-	options    Options
-	reach      reach
-	readsOld   bool
-	readsEvent bool
-	readsIndex bool
+	text    string
+	options Options
+	reach   reach
+	reads   mentions
 
 	variables []variable
 	pointers  []*pointer

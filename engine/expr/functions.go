@@ -262,6 +262,7 @@ func (c *compiler) now(at ast.Node, name string, arguments []ast.Node) (operand,
 	if err := c.count(at, name, len(arguments), 0, 0); err != nil {
 		return operand{}, err
 	}
+	c.reads.time = true
 	if name == "moment" {
 		return operand{eval: func(r *run) (any, error) {
 			if r.env.Moment.IsZero() {

@@ -51,7 +51,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 		return operand{}, c.errorf(first, "the rule's source has no index %q%s",
 			clip(name), suggestOrList(name, c.options.Indexes))
 	}
-	c.readsIndex = true
+	c.reads.index = true
 	return c.search("byIndex", own, args[1], func(cache Cache, value string) Found {
 		return cache.ByIndex(name, value)
 	}), nil

@@ -47,14 +47,14 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		if c.knowsEvent() && c.options.event != "updated" {
 			return constant(nil), nil
 		}
-		c.readsOld = true
+		c.reads.old = true
 		read := func(r *run) (any, error) { return r.env.Old, nil }
 		return operand{eval: read, shape: objectsOf(own)}, c.onlyOfChanges(n, "old")
 	case "event":
 		if c.knowsEvent() {
 			return constant(c.options.event), nil
 		}
-		c.readsEvent = true
+		c.reads.event = true
 		read := func(r *run) (any, error) { return r.env.Event, nil }
 		return operand{eval: read}, c.onlyOfChanges(n, "event")
 	case "item":
@@ -62,6 +62,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 			return operand{}, c.errorf(n, "item is an element of forEach, "+
 				"and means nothing outside of an action that has one")
 		}
+		c.reads.item = true
 		read := func(r *run) (any, error) { return r.env.Item, nil }
 		return operand{eval: read, shape: c.options.Item.elements}, nil
 	}

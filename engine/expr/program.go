@@ -112,20 +112,21 @@ type Found struct {
 // Program is a compiled expression. It is immutable and safe for concurrent use. It has many
 // fields because one compilation finds out everything about a text.
 type Program struct {
-	text       string
-	eval       eval
-	slots      int // how many variables live at once, at most
-	paths      *object.Paths
-	lookups    map[string]*object.Paths
-	gives      []string // of Attach: the sources of the objects in the result, sorted
-	elements   shape    // of ForEach: the shape of the elements
-	readsOld   bool
-	readsEvent bool
-	readsIndex bool
-	requires   []Condition
-	exact      bool // requires says all: see decide
-	options    Options
+	text     string
+	eval     eval
+	slots    int // how many variables live at once, at most
+	paths    *object.Paths
+	lookups  map[string]*object.Paths
+	gives    []string // of Attach: the sources of the objects in the result, sorted
+	elements shape    // of ForEach: the shape of the elements
+	reads    mentions
+	requires []Condition
+	exact    bool // requires says all: see decide
+	options  Options
 }
+
+// mentions says which names and functions a text mentions.
+type mentions struct{ old, event, index, item, time bool }
 
 // Text returns what the program was compiled from.
 func (p *Program) Text() string { return p.text }
@@ -144,13 +145,19 @@ func (p *Program) Lookups() map[string]*object.Paths { return p.lookups }
 func (p *Program) Gives() []string { return p.gives }
 
 // ReadsOld reports whether the program mentions old.
-func (p *Program) ReadsOld() bool { return p.readsOld }
+func (p *Program) ReadsOld() bool { return p.reads.old }
 
 // ReadsEvent reports whether the program mentions event.
-func (p *Program) ReadsEvent() bool { return p.readsEvent }
+func (p *Program) ReadsEvent() bool { return p.reads.event }
 
 // ReadsIndex reports whether the program searches the rule's own source, by byIndex.
-func (p *Program) ReadsIndex() bool { return p.readsIndex }
+func (p *Program) ReadsIndex() bool { return p.reads.index }
+
+// ReadsItem reports whether the program mentions item, the element of a forEach.
+func (p *Program) ReadsItem() bool { return p.reads.item }
+
+// ReadsTime reports whether the program mentions now() or moment().
+func (p *Program) ReadsTime() bool { return p.reads.time }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //

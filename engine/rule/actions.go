@@ -73,7 +73,7 @@ func (a *ActionTemplate) each(visit func(*expr.Program)) {
 	for _, t := range []*Template{
 		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Object, a.Patch, a.Reason, a.Message,
 	} {
-		t.each(visit)
+		t.Each(visit)
 	}
 }
 

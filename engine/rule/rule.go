@@ -172,7 +172,7 @@ func (r *Rule) Paths() *object.Paths {
 			p.Union(program.Paths())
 		}
 	}
-	r.Payload.each(func(program *expr.Program) { p.Union(program.Paths()) })
+	r.Payload.Each(func(program *expr.Program) { p.Union(program.Paths()) })
 	for _, counter := range r.Counters {
 		p.Union(counter.Paths())
 	}
@@ -182,7 +182,7 @@ func (r *Rule) Paths() *object.Paths {
 // PayloadPaths returns what the payload may read of objects.
 func (r *Rule) PayloadPaths() *object.Paths {
 	p := new(object.Paths)
-	r.Payload.each(func(program *expr.Program) { p.Union(program.Paths()) })
+	r.Payload.Each(func(program *expr.Program) { p.Union(program.Paths()) })
 	return p
 }
 
@@ -202,7 +202,7 @@ func (r *Rule) OldPaths() *object.Paths {
 	if r.When != nil {
 		add(r.When)
 	}
-	r.Payload.each(add)
+	r.Payload.Each(add)
 	for _, counter := range r.Counters {
 		for _, program := range counter.Programs() {
 			add(program)
@@ -218,7 +218,7 @@ func (r *Rule) Lookups() Lookups {
 	if r.When != nil {
 		l.add(r.When)
 	}
-	r.Payload.each(l.add)
+	r.Payload.Each(l.add)
 	return l
 }
 

@@ -135,12 +135,12 @@ func (t *Template) KeepNils() {
 // ReadsChange reports whether the template depends on more than the object's new state: on old or
 // event, which merging changes. A nil Template does not.
 func (t *Template) ReadsChange() (reads bool) {
-	t.each(func(p *expr.Program) { reads = reads || p.ReadsOld() || p.ReadsEvent() })
+	t.Each(func(p *expr.Program) { reads = reads || p.ReadsOld() || p.ReadsEvent() })
 	return reads
 }
 
-// each calls visit with every program of the template. A nil Template has none.
-func (t *Template) each(visit func(*expr.Program)) {
+// Each calls visit with every program of the template. A nil Template has none.
+func (t *Template) Each(visit func(*expr.Program)) {
 	if t == nil {
 		return
 	}
@@ -148,10 +148,10 @@ func (t *Template) each(visit func(*expr.Program)) {
 		visit(t.Program)
 	}
 	for _, m := range t.Members {
-		m.Value.each(visit)
+		m.Value.Each(visit)
 	}
 	for _, item := range t.Items {
-		item.each(visit)
+		item.Each(visit)
 	}
 }
 

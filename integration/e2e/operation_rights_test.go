@@ -268,7 +268,8 @@ spec:
 	d.AwaitReady()
 	d.Poll("the rule to fail", func() bool {
 		_, out, _ := harness.Informd(t, "status", "--state-dir", state)
-		return strings.Contains(out, "403 Forbidden") && strings.Contains(out, "informd lacks")
+		return strings.Contains(out, "403 Forbidden") && strings.Contains(out, "informd lacks") &&
+			strings.Contains(out, "-> grant the permission; informd then goes on by itself, or at once: informd rule retry secret")
 	})
 	k.Apply([]*unstructured.Unstructured{whole})
 	made := harness.Documents(t, k.Text(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: made}}`))[0]

@@ -222,7 +222,7 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 			if output != "" {
 				return writeDocument(cmd.OutOrStdout(), output, letter)
 			}
-			return writeLetter(cmd.OutOrStdout(), letter, time.Now())
+			return writeLetter(cmd.OutOrStdout(), letter, flags, time.Now())
 		})
 	}
 	return cmd
@@ -232,7 +232,9 @@ func showSecretsFlag(cmd *cobra.Command, value *bool) {
 	cmd.Flags().BoolVar(value, "show-secrets", false, "show the values of Secrets instead of ***")
 }
 
-func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
+// writeLetter writes a letter with what to do about it. Its advice names commands for the daemon that
+// flags name.
+func writeLetter(w io.Writer, l control.Letter, flags *controlFlags, now time.Time) error {
 	t := newTable(w, "id", l.ID)
 	t.row("rule", l.Rule)
 	t.row("handler", l.Handler)
@@ -252,6 +254,9 @@ func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
 	}
 	t.row("attempts", strconv.Itoa(l.Attempts))
 	t.row("reason", l.Reason)
+	if mend := toMend(l.Reason); mend != "" {
+		t.row("to do", mend+"; then: "+flags.command("dead", "retry", l.ID))
+	}
 	if err := t.flush(); err != nil {
 		return err
 	}

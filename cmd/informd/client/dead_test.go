@@ -16,7 +16,7 @@ func TestHandlerOfDeadLetter(t *testing.T) {
 		control.OwnActions: "\nevent, as the rule saw it:\n",
 	} {
 		var b strings.Builder
-		if err := writeLetter(&b, control.Letter{Handler: handler}, time.Now()); err != nil || !strings.Contains(b.String(), want) {
+		if err := writeLetter(&b, control.Letter{Handler: handler}, new(controlFlags), time.Now()); err != nil || !strings.Contains(b.String(), want) {
 			t.Errorf("%v, of handler %s:\n%s", err, handler, b.String())
 		}
 	}
@@ -25,7 +25,7 @@ func TestHandlerOfDeadLetter(t *testing.T) {
 func TestItemsOfDeadLetter(t *testing.T) {
 	event := handler.Event{Name: "web-1", Items: []handler.Event{{Name: "web-0"}, {Name: "web-1"}}}
 	var b strings.Builder
-	if err := writeLetter(&b, control.Letter{Name: "web-1", Event: &event}, time.Now()); err != nil {
+	if err := writeLetter(&b, control.Letter{Name: "web-1", Event: &event}, new(controlFlags), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"\nitems      2 (the last is of this object)\n", "\nitems:\n", "  name: web-0\n", "  name: web-1\n"} {
@@ -35,7 +35,7 @@ func TestItemsOfDeadLetter(t *testing.T) {
 	}
 	b.Reset()
 	event.Items = nil
-	if err := writeLetter(&b, control.Letter{Name: "web-1", Event: &event}, time.Now()); err != nil || strings.Contains(b.String(), "items") {
+	if err := writeLetter(&b, control.Letter{Name: "web-1", Event: &event}, new(controlFlags), time.Now()); err != nil || strings.Contains(b.String(), "items") {
 		t.Errorf("without a group: %v\n%s", err, b.String())
 	}
 }

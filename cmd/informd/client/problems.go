@@ -278,11 +278,8 @@ func ruleProblems(
 	if r.Failure != "" {
 		retry := flags.command("rule", "retry", r.Name)
 		todo := "try now what waits: " + retry
-		switch isAction := strings.Contains(r.Failure, "actions["); {
-		case strings.Contains(r.Failure, "403 Forbidden"):
-			todo = "grant the permission; informd then goes on by itself, or at once: " + retry
-		case isAction && strings.Contains(r.Failure, "401 Unauthorized"):
-			todo = "renew informd's credentials; informd then goes on by itself, or at once: " + retry
+		if mend := toMend(r.Failure); mend != "" {
+			todo = mend + "; informd then goes on by itself, or at once: " + retry
 		}
 		add(todo, "rule %s: %s", r.Name, r.Failure)
 	}

@@ -108,7 +108,7 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 		{Name: "a", State: control.RulePaused, Paused: true, Waiting: 1},
 		{Name: "b", State: control.RuleActive, Failure: "it is forbidden"},
 		{Name: "c", State: control.RuleActive, Dead: 1},
-		{Name: "d", State: control.RuleActive, Failure: "patch: 403 Forbidden: pods is forbidden"},
+		{Name: "d", State: control.RuleActive, Failure: `prune: list v1/pods by label, in all namespaces: 403 Forbidden: pods is forbidden: User "informd" cannot list resource "pods" in API group "" at the cluster scope`},
 		{Name: "e", State: control.RuleActive, Failure: "actions[0]: patch of v1/pods shop/web: 401 Unauthorized"},
 		{Name: "f", State: control.RuleActive, Failure: "POST https://there: 401 Unauthorized"}, // a handler's own
 	}}

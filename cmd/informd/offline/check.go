@@ -59,8 +59,9 @@ remote handlers, and sends them no config.
 
 Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
 what rules with actions and handlers with access.write may change in the cluster, which resources
-have no schema, which rules delete again what they apply, which sources and handlers nothing uses, which
-programs of handlers are not on this machine, and which texts a comment of YAML seems to cut off.
+have no schema, which rules delete again what they apply, which rules apply one object for all objects
+of their source, which sources and handlers nothing uses, which programs of handlers are not on this
+machine, and which texts a comment of YAML seems to cut off.
 
 With -o json, it prints one line of JSON instead, with the mistakes and the place of each: file, line,
 column and endColumn. With --watch, it checks again whenever a file has changed, until it is
@@ -144,9 +145,10 @@ func (f *checkFlags) check(ctx context.Context, version string) (*checked, error
 	if !f.handlers {
 		missing = describeMissing(cfg)
 	}
-	c.summary = fmt.Sprintf("%s%s%s%s%s%s%sok: %d %s, %d %s, %d %s%s\n",
+	c.summary = fmt.Sprintf("%s%s%s%s%s%s%s%sok: %d %s, %d %s, %d %s%s\n",
 		describeKept(cfg, compiled), describeUnknown(unknown), describeWrites(cfg, compiled),
-		describeUndoing(compiled), describeUnused(cfg, compiled), missing, describeCut(cfg),
+		describeUndoing(compiled), describeSharing(compiled), describeUnused(cfg, compiled), missing,
+		describeCut(cfg),
 		sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
 		rules, cli.Plural(rules, "rule"), tests)
 	return c, nil

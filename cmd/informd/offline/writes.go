@@ -63,6 +63,19 @@ func describeUndoing(p *plan.Plan) string {
 	return b.String()
 }
 
+// describeSharing returns a line for each apply that names one target for all objects of its source.
+func describeSharing(p *plan.Plan) string {
+	var b strings.Builder
+	for _, r := range p.Rules {
+		for _, apply := range r.Shares() {
+			fmt.Fprintf(&b, "rule %s applies one object for all objects of source %s: nothing of them is in "+
+				"the name and\n  namespace of its %s.apply. Each of them overwrites what another one wrote, "+
+				"and when one\n  goes, prune deletes the object\n", r.Name, r.Source.Name, apply)
+		}
+	}
+	return b.String()
+}
+
 // targetName returns a resource as manifests write it: apps/v1/deployments/status.
 func targetName(resource schema.GroupVersionResource, subresource string) string {
 	if subresource == "" {
