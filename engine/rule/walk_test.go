@@ -12,6 +12,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/expr/value"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -95,6 +96,17 @@ func TestPieces(t *testing.T) {
 				t.Errorf("got %s, error %v\nwant %s", got, err, test.want)
 			}
 		})
+	}
+}
+
+// A piece also ends if its expressions have taken half of the memory.
+func TestPiecesThatTakeMemory(t *testing.T) {
+	of := only(t, forEach(t, inNodes, `{"metadata":{"name":"a"}}`), `len(object.big + item.metadata.name) == 0`)
+	w := walking(t, shelf{objects: nodes(t, 20)}, of)
+	w.most.budget.Memory = expr.MaxMemory
+	var err error
+	if got := described(collect(t, w, nil, &err)); got != "0 0 |" || err != nil {
+		t.Errorf("got %s, error %v", got, err)
 	}
 }
 
@@ -212,7 +224,8 @@ func TestFailuresOfVisit(t *testing.T) {
 	if cause != "visit" {
 		t.Errorf("the panic of visit is %v", cause)
 	}
-	unreadable := &placedError{"x", errNil}
+	w.change.Type = delta.Updated // a failure on an unreadable text would be evaluated once more
+	unreadable := value.ErrYear
 	for calls := range 2 { // within the list, and at its end
 		n := 0
 		err := w.Walk(nil, func(Piece) error {
