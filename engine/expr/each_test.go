@@ -72,7 +72,7 @@ func TestEachHasNoBound(t *testing.T) {
 	}
 }
 
-// Each element takes from the budget what it takes as a value, and has the bounds of one evaluation.
+// Each element takes from the budget what its value takes, and has the bounds of one evaluation.
 func TestEachIsMetered(t *testing.T) {
 	o := payload
 	o.Scope = ForEach
