@@ -156,6 +156,10 @@ func (x *Explanation) latest() string {
 		return x.undelivered(d)
 	}
 	if g := x.Group; g != nil && g.Gathered > 0 {
+		if c := last(x.Changes); c != nil && c.What == "void" { // with one of those that waited
+			return fmt.Sprintf("%s An earlier change waits for the event of its group, which comes %s.",
+				x.changed(c), x.in(g.Next))
+		}
 		return fmt.Sprintf("Its last change waits for the event of its group, which comes %s.",
 			x.in(g.Next))
 	}

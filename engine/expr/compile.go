@@ -44,7 +44,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 		}
 	}
 	var gives []string
-	var elements shape
+	var list elementsOf
 	switch o.Scope {
 	case Attach:
 		if gives, err = c.objectsGiven(root.shape); err != nil {
@@ -52,13 +52,18 @@ func Compile(text string, o Options) (p *Program, err error) {
 		}
 	case ForEach:
 		c.reach.touch(root.shape)
-		elements = c.reach.elem(root.shape)
-		c.reach.touch(elements) // which of them are nil matters
+		list.shape = c.reach.elem(root.shape)
+		c.reach.touch(list.shape) // which of them are nil matters
+		if search := root.search; search != nil {
+			list.found = &Program{
+				text: text, slots: c.mostSlots, eval: func(r *run) (any, error) { return search(r) },
+			}
+		}
 	default:
 		c.reach.use(root.shape)
 	}
 	p = c.program(text, root.eval)
-	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, elements
+	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, list
 	p.options = o
 	if o.Branch != nil || o.Trace {
 		p.requires, p.exact = nil, false

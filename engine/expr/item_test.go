@@ -50,26 +50,37 @@ func TestItems(t *testing.T) {
 }
 
 // itemsOf evaluates the second program for each item. It returns the values as JSON, or the
-// failure.
+// failure. Each must give the same items as Elements.
 func itemsOf(t testing.TB, items, of *Program, env *Env) string {
 	t.Helper()
-	list, err := items.Elements(env)
-	if err != nil {
-		return "failure: " + err.Error()
-	}
-	var out []any
-	for _, env.Item = range list {
-		v, err := of.Value(env)
+	result := func(list []any, err error) string {
 		if err != nil {
-			v = "failure: " + err.Error()
+			return "failure: " + err.Error()
 		}
-		out = append(out, v)
+		var out []any
+		for _, env.Item = range list {
+			v, err := of.Value(env)
+			if err != nil {
+				v = "failure: " + err.Error()
+			}
+			out = append(out, v)
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
+	want := result(items.Elements(env))
+	var each []any
+	err := items.Each(env, func(item any) error {
+		each = append(each, item)
+		return nil
+	})
+	if got := result(each, err); got != want {
+		t.Fatalf("for each of %s: Each gives %s, Elements %s", items.Text(), got, want)
 	}
-	return string(text)
+	return want
 }
 
 func TestPathsReadByItems(t *testing.T) {

@@ -64,7 +64,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		}
 		c.reads.item = true
 		read := func(r *run) (any, error) { return r.env.Item, nil }
-		return operand{eval: read, shape: c.options.Item.elements}, nil
+		return operand{eval: read, shape: c.options.Item.elements.shape}, nil
 	}
 	if _, ok := c.options.Given[n.Value]; ok {
 		name := n.Value

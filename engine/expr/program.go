@@ -92,6 +92,29 @@ type Budget struct {
 	Memory int // bytes
 }
 
+// meter returns what the next evaluation may take. A nil Budget bounds nothing.
+func (b *Budget) meter() value.Meter {
+	if b == nil {
+		return value.Meter{Steps: MaxSteps, Bytes: MaxMemory}
+	}
+	return value.Meter{Steps: min(MaxSteps, b.Steps), Bytes: min(MaxMemory, b.Memory)}
+}
+
+// charge takes from b what an evaluation has used of what meter returned, and returns the
+// evaluation's error. An evaluation that only b has stopped fails with errBudget.
+func (b *Budget) charge(given, left value.Meter, err error) error {
+	if b == nil {
+		return err
+	}
+	b.Steps -= given.Steps - max(left.Steps, 0)
+	b.Memory -= given.Bytes - left.Bytes
+	if err == value.ErrSteps && given.Steps < MaxSteps ||
+		err == value.ErrMemory && given.Bytes < MaxMemory {
+		return errBudget
+	}
+	return err
+}
+
 // Cache is what byIndex and lookup search. Both find the trees that an index has under a value.
 type Cache interface {
 	// ByIndex searches the rule's own source.
@@ -118,7 +141,7 @@ type Program struct {
 	paths    *object.Paths
 	lookups  map[string]*object.Paths
 	gives    []string // of Attach: the sources of the objects in the result, sorted
-	elements shape    // of ForEach: the shape of the elements
+	elements elementsOf
 	reads    mentions
 	requires []Condition
 	exact    bool // requires says all: see decide
@@ -279,6 +302,71 @@ func (p *Program) Elements(env *Env) (items []any, err error) {
 		return nil
 	})
 	return items, err
+}
+
+// elementsOf is what a program of scope ForEach knows of its list.
+type elementsOf struct {
+	shape shape // of one element
+	// found gives the list as a *finding. It is nil unless the whole list is one search.
+	found *Program
+}
+
+// Each calls visit with the elements that Elements returns, in the same order.
+//
+// If the whole list is one search, such as lookup("nodes.byZone", object.zone), it may have any
+// number of elements. Each then visits the objects that the search finds at the beginning, whatever
+// changes meanwhile. It decodes one object at a time, and meters it as an evaluation of its own.
+//
+// Each stops at an error of visit and returns it unchanged. It does not recover from a panic of
+// visit.
+func (p *Program) Each(env *Env, visit func(item any) error) (err error) {
+	if p.elements.found == nil {
+		items, err := p.Elements(env)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if err := visit(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var f *finding
+	err = p.elements.found.run(env, func(_ *run, v any) error {
+		f = v.(*finding)
+		return nil
+	})
+	if err != nil || f == nil || f.Len == 0 {
+		return err
+	}
+	budget, visiting := env.Budget, false
+	defer func() {
+		if visiting {
+			return
+		}
+		if cause := recover(); cause != nil {
+			OnPanic(cause)
+			err = errInternal
+		}
+	}()
+	for tree := range f.Trees {
+		given := budget.meter()
+		left := given
+		err := left.AllocTree(tree)
+		if err = budget.charge(given, left, err); err != nil {
+			return err
+		}
+		if tree == nil {
+			continue
+		}
+		visiting = true
+		if err = visit(tree); err != nil {
+			return err
+		}
+		visiting = false
+	}
+	return nil
 }
 
 // Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string,

@@ -49,18 +49,10 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		r.release()
 	}()
 	// a copy, so that the caller's Env stays on its stack
-	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory}
+	r.env, r.Meter = *env, env.Budget.meter()
 	if b := env.Budget; b != nil {
-		r.Steps, r.Bytes = min(r.Steps, b.Steps), min(r.Bytes, b.Memory)
 		given := r.Meter
-		defer func() {
-			b.Steps -= given.Steps - max(r.Steps, 0)
-			b.Memory -= given.Bytes - r.Bytes
-			if err == value.ErrSteps && given.Steps < MaxSteps ||
-				err == value.ErrMemory && given.Bytes < MaxMemory {
-				err = errBudget
-			}
-		}()
+		defer func() { err = b.charge(given, r.Meter, err) }()
 	}
 	if cap(r.slots) < p.slots {
 		r.slots = make([]any, p.slots)

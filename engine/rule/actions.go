@@ -20,8 +20,8 @@ const (
 	maxActionBytes = 8 << 20 // JSON and names together
 )
 
-// The budget of all expressions of one change's actions: the steps of 100 expressions, and the
-// memory of eight.
+// The budget of all expressions of one Piece, or of one Evaluate: the steps of 100 expressions, and
+// the memory of eight.
 const (
 	actionSteps  = 100 * expr.MaxSteps
 	actionMemory = 8 * expr.MaxMemory
@@ -137,49 +137,28 @@ type Step struct {
 // happened, and never holds contents of objects.
 //
 // items is what [Items] stands for: nil unless the rule has Group.
-func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) (steps []Step, err error) {
-	e := evaluation{
-		env: environment(d, look, a.IsScheduled), change: d, room: maxActionBytes,
-	}
-	if items != nil {
-		e.env.Given = map[string]any{Items: items}
-	}
-	if steps, err = a.evaluate(&e); err == nil {
-		return steps, nil
-	}
-	return nil, past(err, d, e.env, func(env *expr.Env) error {
-		_, err := a.evaluate(&evaluation{env: *env, change: d, room: maxActionBytes})
-		return err
+func (a *Actions) Evaluate(d delta.Delta, items any, look Lookup) ([]Step, error) {
+	w := a.Walker(d, items, look)
+	w.isWhole, w.lists = true, look
+	var steps []Step
+	made, isNew := 0, true
+	err := w.Walk(nil, func(p Piece) error {
+		if made += len(p.Actions); made > maxActions {
+			return at(p.Label, errMany)
+		}
+		if isNew {
+			steps = append(steps, Step{p.Label, p.Actions})
+		} else {
+			last := &steps[len(steps)-1]
+			last.Actions = append(last.Actions, p.Actions...)
+		}
+		isNew = p.Ends
+		return nil
 	})
-}
-
-// evaluate does the work of Evaluate.
-func (a *Actions) evaluate(e *evaluation) (steps []Step, err error) {
-	e.env.Budget = &expr.Budget{Steps: actionSteps, Memory: actionMemory}
-	for i := range a.Each {
-		t := &a.Each[i]
-		if !a.AsksFor(t, e.change.Type) {
-			continue
-		}
-		e.made += len(e.step)
-		e.step = nil
-		if err := e.all(t); err != nil {
-			return nil, at(t.Label, err)
-		}
-		if len(e.step) > 0 {
-			steps = append(steps, Step{t.Label, e.step})
-		}
+	if err != nil {
+		return nil, err
 	}
 	return steps, nil
-}
-
-// evaluation is one call of Evaluate.
-type evaluation struct {
-	env    expr.Env
-	change delta.Delta
-	made   int              // actions of the steps before
-	step   []handler.Action // of the current template
-	room   int              // bytes that are left
 }
 
 var (
@@ -187,25 +166,7 @@ var (
 	errLargeActions = fmt.Errorf("the actions exceed %d MiB", maxActionBytes>>20)
 )
 
-// all appends the actions of one template.
-func (e *evaluation) all(t *ActionTemplate) error {
-	e.env.Item = nil
-	if t.ForEach == nil {
-		return e.one(t)
-	}
-	items, err := t.ForEach.Elements(&e.env)
-	if err != nil {
-		return at("forEach", err)
-	}
-	for _, e.env.Item = range items {
-		if err := e.one(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// one appends the template's action for the current item, if its if holds.
+// one makes the template's action for the current item, if its if holds.
 func (e *evaluation) one(t *ActionTemplate) error {
 	if t.If != nil {
 		if ok, err := t.If.Bool(&e.env); err != nil {
@@ -214,13 +175,14 @@ func (e *evaluation) one(t *ActionTemplate) error {
 			return nil
 		}
 	}
-	if e.made+len(e.step) == maxActions {
-		return errMany
-	}
 	out := handler.Action{
 		Verb: t.Verb, Resource: handler.Resource(t.Resource), Subresource: t.Subresource,
 		PatchType: t.PatchType, Warning: t.Warning,
 	}
+	if !e.walker.isWhole {
+		e.room = maxActionBytes
+	}
+	room := e.room
 	var err error
 	if t.Object != nil {
 		if err = e.object(t, &out); err != nil && !t.IsManifest {
@@ -232,14 +194,13 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	if err != nil {
 		return at(t.Verb, err)
 	}
-	e.step = append(e.step, out)
-	return nil
+	return e.add(out, room-e.room)
 }
 
 // target fills in an action on an existing object.
 func (e *evaluation) target(t *ActionTemplate, out *handler.Action) (err error) {
 	if !t.Elsewhere {
-		out.Namespace, out.Name = e.change.Object.Namespace(), e.change.Object.Name()
+		out.Namespace, out.Name = e.walker.change.Object.Namespace(), e.walker.change.Object.Name()
 	}
 	for _, field := range []struct {
 		name       string
@@ -320,8 +281,10 @@ func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) 
 func (e *evaluation) json(t *Template) (json.RawMessage, error) {
 	text, err := t.Render(&e.env, e.room)
 	switch {
-	case errors.Is(err, errLarge):
+	case errors.Is(err, errLarge) && e.walker.isWhole:
 		return nil, errLargeActions
+	case errors.Is(err, errLarge):
+		return nil, errLargeAction
 	case err != nil:
 		return nil, err
 	case text == nil:

@@ -318,7 +318,10 @@ func (e *explained) compareChange(r *plan.Rule, x *explain.Explanation) {
 	single, wasSelected := e.last["single-"+of]
 	if wasSelected && isOf(single, change) {
 		n := len(x.Changes)
-		if n > 0 && x.Changes[n-1].What == "void" && change.Event.Event == "deleted" && x.Group.Gathered == 0 {
+		if n > 0 && x.Changes[n-1].What == "void" && change.Event.Event == "deleted" {
+			if strings.Contains(x.Answer, "Its last change waits") {
+				e.wrong(x, "%s waits for nothing", change.Event.ID)
+			}
 			e.verdicts["void"]++
 			return
 		}
