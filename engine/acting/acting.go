@@ -226,6 +226,9 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 	if err != nil && a.handler == "" && !action.Quotes(err) {
 		err = dispatch.Plain(err)
 	}
+	if err != nil && a.handler == "" && !action.InTrouble(err) {
+		err = dispatch.Yielding(err) // one target fails, and the others can have what is newer
+	}
 	if errors.Is(err, action.ErrConflict) {
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
 	}

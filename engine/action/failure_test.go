@@ -1,6 +1,7 @@
 package action
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -186,6 +187,30 @@ func TestFailuresOfSecretsAreHidden(t *testing.T) {
 					t.Errorf("%q: want %v", path, want)
 				}
 			}
+		}
+	}
+}
+
+// Only the API server's own trouble counts, not one target's, even beside others.
+func TestInTrouble(t *testing.T) {
+	quota := &failure{code: 403, text: "exceeded quota"}
+	down, busy, unserved := &failure{text: "connection refused"}, &failure{code: 429}, &failure{reason: noResource}
+	var one, both failures
+	one.add(quota)
+	one.add(quota)
+	both.add(quota)
+	both.add(down)
+	for why, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a quota": {quota, false}, "two": {one.of(2, "actions"), false}, "a missing namespace": {errors.New("namespace x does not exist"), false},
+		"a resource that is not served": {unserved, false}, "failed for good": {handler.Reject(&failure{code: 500, reason: never}), false},
+		"unreachable": {down, true}, "throttled": {handler.RetryAfter(time.Second, busy), true},
+		"unreachable after a quota": {fmt.Errorf("x: %w", both.of(2, "actions")), true},
+	} {
+		if got := InTrouble(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", why, got, c.want)
 		}
 	}
 }

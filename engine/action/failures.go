@@ -77,3 +77,10 @@ func inTrouble(err error) bool {
 	return f.code == 0 || f.code == http.StatusTooManyRequests ||
 		f.code >= http.StatusInternalServerError
 }
+
+// InTrouble reports whether an error of an Executor says that the API server cannot be reached, is
+// overloaded, or fails itself.
+func InTrouble(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && inTrouble(err) && f.reason != noResource
+}

@@ -144,8 +144,9 @@ func (d *Desk) addDelivery(
 	if now.IsHeld {
 		x.Delivery = &explain.Delivery{
 			Handler: r.HandlerName(), Waiting: now.Waiting, Paused: r.Lane.Paused(),
-			Since: now.Since, Retry: now.Due, Failure: failureOf(r, key, attempts, hides),
-			Slowed: strings.TrimPrefix(d.chasing(r.Name), "slowed: "),
+			Since: now.Since, Retry: now.Due, RetryOnChange: now.Yields,
+			Failure: failureOf(r, key, attempts, hides),
+			Slowed:  strings.TrimPrefix(d.chasing(r.Name), "slowed: "),
 		}
 		if d := &now.First; now.HasFirst {
 			x.Delivery.ID, x.Delivery.Event = r.Lane.ID(now), d.Delta.Type.String()

@@ -211,6 +211,7 @@ type reconciler struct {
 	next    func() byte
 	busy    map[string]bool
 	last    map[string]handler.Event
+	failed  pauses          // of own actions
 	heard   map[string]bool // by uid: whether the object should exist
 	life    *life
 	// The rule has own actions, too. While they wait for another attempt, it receives a deletion of
@@ -227,6 +228,7 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 	if last, ok := r.last[ev.Name]; ok && version(r.t, ev) < version(r.t, last) {
 		r.t.Errorf("%s comes after %s", ev.ID, last.ID)
 	}
+	r.failed.check(r.t, ev)
 	known := ev.ResourceVersion
 	if ev.Event == handler.Deleted {
 		known = "gone " + ev.UID
@@ -292,6 +294,7 @@ func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) er
 	if heard && !renewed && version(a.t, last) != version(a.t, *ev) && !a.cluster.wasDeletedByRule(&last, ev) {
 		a.t.Errorf("own actions for %s, but the handler last received %s", ev.ID, last.ID)
 	}
+	a.failed.check(a.t, *ev)
 	if a.busy[ev.Name] {
 		a.t.Errorf("own actions for %s while the handler has an event of %s", ev.ID, ev.Name)
 	}
@@ -300,6 +303,9 @@ func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) er
 		return fmt.Errorf("conflict: %w", ErrStale)
 	case 6:
 		return errors.New("down")
+	case 7:
+		a.failed.begin(*ev)
+		return Yielding(errors.New("one target is down"))
 	}
 	a.done[ev.UID] = version(a.t, *ev)
 	return nil
@@ -322,6 +328,7 @@ func FuzzActing(f *testing.F) {
 	f.Add([]byte{5, 0, 24, 0, 24, 0, 24, 4, 0, 9, 12, 0, 24, 5, 0, 24, 4, 1, 24, 6, 1, 8, 12, 7, 5}, []byte{97, 3, 2, 225, 5, 5, 5, 1, 0, 3, 255, 3, 6})
 	f.Add([]byte{6, 0, 24, 4, 0, 8, 4, 7, 0, 24, 4, 0, 24, 15, 4, 23, 5, 1, 24, 4, 7, 0, 24, 28}, []byte{3, 3, 6, 3, 5, 5, 112, 3, 2, 1, 96, 227})
 	f.Add([]byte("$0000'\x00B*B1"), []byte("\xe5990A2101%"))
+	f.Add([]byte{4, 0, 24, 4, 8, 24, 4, 0, 24, 7, 5, 0, 24, 4, 0, 24, 15, 4, 0, 24, 31, 5}, []byte{0, 7, 0, 7, 7, 0, 7, 0, 7, 7, 5, 7})
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
 			t.Skip("longer programs only take longer")
@@ -344,7 +351,7 @@ func acted(t *testing.T, changes, answers []byte) {
 	}
 	next, nextAnswer := reader(changes), reader(answers)
 	c := &cluster{t: t, things: map[string]*thing{}, writers: map[string]*life{}}
-	h := &reconciler{t: t, cluster: c, next: nextAnswer, busy: map[string]bool{}, last: map[string]handler.Event{}, heard: map[string]bool{}}
+	h := &reconciler{t: t, cluster: c, next: nextAnswer, busy: map[string]bool{}, last: map[string]handler.Event{}, failed: pauses{}, heard: map[string]bool{}}
 	setup := next()
 	var implementation handler.Handler = h
 	if setup&2 == 2 {
@@ -407,6 +414,7 @@ func acted(t *testing.T, changes, answers []byte) {
 			h.mu.Lock()
 			clear(h.busy)
 			clear(h.last)
+			clear(h.failed)
 			h.mu.Unlock()
 			l = begin(s)
 			l.l.Doubt(true)

@@ -100,6 +100,26 @@ type witness struct {
 	heard map[string]map[string]bool
 	ids   map[string][]string // by name, without repeats
 	again map[string]bool     // by name: another process has started since the last event
+	// by name: when an event failed that leaves newer changes only a moment to wait; nil if attempts
+	// are limited
+	failed pauses
+}
+
+// pauses knows when events failed with Yielding, by the names of their objects.
+type pauses map[string]time.Time
+
+// check reports an event that comes too early.
+func (p pauses) check(t *testing.T, ev handler.Event) {
+	if at, ok := p[ev.Name]; ok && time.Since(at) < 800*time.Millisecond {
+		t.Errorf("%s comes %v after a failure", ev.ID, time.Since(at))
+	}
+	delete(p, ev.Name)
+}
+
+func (p pauses) begin(ev handler.Event) {
+	if p != nil {
+		p[ev.Name] = time.Now()
+	}
 }
 
 // killed notes that the process was killed. Everything not recorded as done may come again.
@@ -107,6 +127,7 @@ func (w *witness) killed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.busy)
+	clear(w.failed)
 	for name := range w.last {
 		w.again[name] = true
 	}
@@ -118,6 +139,7 @@ func (w *witness) Handle(_ context.Context, ev handler.Event) (handler.Answer, e
 	if w.busy[ev.Name] {
 		w.t.Errorf("%s comes while another event of %s is handled", ev.ID, ev.Name)
 	}
+	w.failed.check(w.t, ev)
 	last, seen := w.last[ev.Name]
 	again := w.again[ev.Name]
 	w.again[ev.Name] = false
@@ -156,6 +178,10 @@ func (w *witness) Handle(_ context.Context, ev handler.Event) (handler.Answer, e
 	case 3:
 		return handler.Answer{}, handler.RetryAfter(2*time.Second, nil)
 	case 4:
+		if b&32 != 0 { // as a rule's own actions fail
+			w.failed.begin(ev)
+			return handler.Answer{}, Yielding(errors.New("down"))
+		}
 		return handler.Answer{}, errors.New("down")
 	case 5:
 		return handler.Answer{}, handler.ErrLost
@@ -189,6 +215,7 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte{70, 8, 2, 6, 3, 24, 15, 8, 5, 8, 1, 5, 8, 6, 5}, []byte{13, 21, 29, 5, 13, 4, 12})
 	// done but not written as done, then deleted: the handler must receive the deletion
 	f.Add([]byte("0CC%C&7%C"), []byte("0"))
+	f.Add([]byte{0, 8, 2, 16, 6, 24, 16, 7, 8, 5, 8, 16, 7, 8, 6, 16, 39, 8, 5, 16}, []byte{36, 36, 44, 36, 36, 60, 36, 36})
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
 			t.Skip("longer programs only take longer")
@@ -213,6 +240,9 @@ func witnessed(t *testing.T, changes, answers []byte) {
 		heard: map[string]map[string]bool{}, ids: map[string][]string{}, again: map[string]bool{},
 	}
 	setup := next()
+	if setup>>3&3 == 0 {
+		h.failed = pauses{}
+	}
 	every := setup&1 == 1
 	var implementation handler.Handler = h
 	if setup>>5&1 == 1 {

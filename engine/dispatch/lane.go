@@ -122,7 +122,7 @@ func (l *Lane) beginGathering(o Gathering) {
 func (l *Lane) queueOptions() queue.Options[delta.Key, delivery.Delivery] {
 	d, o := l.dispatcher, &l.opts
 	return queue.Options[delta.Key, delivery.Delivery]{
-		Merge: l.merging.mergeQueued,
+		Merge: l.merging.mergeQueued, Renews: isAnother,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
 		Size:  func(d delivery.Delivery) int64 { return delivery.Size(&d) },
 		Store: o.Store, Now: d.now,

@@ -111,6 +111,13 @@ func (m merging) mergeKnown(waiting, newer delivery.Delivery, sent bool) (
 	return merged, true, true
 }
 
+// isAnother reports whether merging made another event of a waiting delivery. It does not if the
+// newer change is a resync of an unchanged object, or turned out to be the rule's own. A rule that
+// changes its object with each attempt would otherwise make the next attempt early for ever.
+func isAnother(waiting, merged delivery.Delivery) bool {
+	return !sameEvent(waiting.Delta, merged.Delta)
+}
+
 // sameEvent reports whether two deltas have the same ID.
 func sameEvent(a, b delta.Delta) bool {
 	return a.Type == b.Type && a.Round == b.Round && a.Occasion == b.Occasion &&

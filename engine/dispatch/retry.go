@@ -44,6 +44,9 @@ type verdict struct {
 	plain  bool          // reason is informd's own words, which quote nothing
 	short  string        // the part of reason that is plain, if not all of it is
 	after  time.Duration // delay until it is repeated
+	// yields is the delay for a newer change of the object, in place of after. It is zero if the
+	// newer change waits as long as this one.
+	yields time.Duration
 }
 
 func (r Retry) withDefaults() Retry {
@@ -67,6 +70,18 @@ func (p *plainError) Unwrap() error { return p.err }
 // handler sees Secrets.
 func Plain(err error) error { return &plainError{err} }
 
+// yieldingError is an error after which a newer change of the object may partly succeed.
+type yieldingError struct{ err error }
+
+func (y *yieldingError) Error() string { return y.err.Error() }
+func (y *yieldingError) Unwrap() error { return y.err }
+
+// Yielding marks an error of Actor.Do after which a newer change of the object does not wait for
+// the next attempt. It is for actions of which some may succeed although others fail. A newer
+// change still waits under LaneOptions.Every, in groups, if the error asks for a delay, and if it
+// wraps ErrStale.
+func Yielding(err error) error { return &yieldingError{err} }
+
 // isPlainText reports whether the text of an answer's error is informd's own.
 func isPlainText(answer error) bool {
 	_, ok := errors.AsType[*plainError](answer)
@@ -77,7 +92,28 @@ func isPlainText(answer error) bool {
 func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	d, v := r.decide(d, answer)
 	v.plain = v.plain || isPlainText(answer)
+	v.yields = r.yields(v, answer)
 	return d, v
+}
+
+// yields returns verdict.yields: a newer change waits as long as after a first failure.
+func (r Retry) yields(v verdict, answer error) time.Duration {
+	_, ok := errors.AsType[*yieldingError](answer)
+	if _, asked := handler.RetryDelay(answer); !ok || asked || v.result != Retried ||
+		errors.Is(answer, ErrStale) {
+		return 0
+	}
+	return r.shortened(r.backoff(0))
+}
+
+// early corrects the verdict on an attempt that a newer change has brought forward. left is the rest
+// of the delay that it did not wait for, and backoff the count from before the attempt. Such an
+// attempt does not count, because an object that changes often would otherwise soon wait for
+// MaxBackoff. The next attempt comes when it would have come without the newer change.
+func early(d *delivery.Delivery, v *verdict, backoff int, left time.Duration) {
+	if v.yields > 0 && left > 0 {
+		d.Backoff, v.after = backoff, max(left, v.yields)
+	}
 }
 
 func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {

@@ -31,6 +31,7 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 		retry = d.ownRetry
 	}
 	o.delivery, o.verdict = retry.judge(o.delivery, err)
+	early(&o.delivery, &o.verdict, f.item.Value.Backoff, f.item.Until.Sub(o.at))
 	if o.result == Done && f.does == trail.Idle && d.to.Handler == nil {
 		o.result = Idle
 	}
@@ -84,6 +85,8 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		f.lane.done(key)
 	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
 		q.Shorten(key, o.delivery, o.after)
+	case o.yields > 0 && !f.lane.opts.Every:
+		q.Yield(key, o.delivery, o.after, o.yields)
 	default:
 		q.Retry(key, o.delivery, o.after)
 	}

@@ -253,6 +253,9 @@ func (x *Explanation) undelivered(d *Delivery) string {
 // repeated says why an event waits to be tried, and until when.
 func (x *Explanation) repeated(d *Delivery) string {
 	text, when := "", x.in(d.Retry)
+	if d.RetryOnChange {
+		when += ", or when the object changes"
+	}
 	switch {
 	case d.Failures > 0:
 		text = fmt.Sprintf(" has failed %d %s, and is tried again %s",

@@ -66,6 +66,7 @@ func TestAnswersAboutWaiting(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, d := range map[string]Delivery{
 		"Its last event (updated) has failed 5 times, and is tried again in 6s: no room.":                            {Failures: 5, Failure: "no room."},
+		"Its last event (updated) has failed 5 times, and is tried again in 6s, or when the object changes: full.":   {Failures: 5, Failure: "full", RetryOnChange: true},
 		"Its last event (updated) has failed 2 times, and is tried again in 6s; why is not remembered.":              {Failures: 2},
 		"Its last event (updated) was lost with its handler 1 time, and is tried again in 6s: exit status 1.":        {Losses: 1, Failure: "exit status 1"},
 		"Its last event (updated) was decided on an older state of the object, and is tried again in 6s.":            {Refusals: 1},

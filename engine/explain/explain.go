@@ -191,8 +191,11 @@ type Delivery struct {
 	Losses   int       `json:"losses,omitempty"`   // how often in a row the handler went away with it
 	Refusals int       `json:"refusals,omitempty"` // how often in a row it was refused as outdated
 	Retry    time.Time `json:"retry,omitzero"`     // when it is tried again
-	Waiting  int       `json:"waiting"`            // events of the object that wait
-	Paused   bool      `json:"paused"`
+	// RetryOnChange says that a newer change of the object does not wait for Retry.
+	RetryOnChange bool `json:"retryOnChange,omitempty"`
+
+	Waiting int  `json:"waiting"` // events of the object that wait
+	Paused  bool `json:"paused"`
 	// Failure says why the last attempt failed, if that is known.
 	Failure string `json:"failure,omitempty"`
 	// Slowed says why informd holds it back, if it does.

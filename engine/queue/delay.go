@@ -93,6 +93,43 @@ func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
 	q.delays.add(e, q.opts.Now().Add(after), q.opts)
 }
 
+// yield belongs to a delay that a newer value cuts short: see Queue.Yield.
+type yield struct {
+	from  time.Time // the delay may end then
+	until time.Time // the delay would have ended then; zero if nothing has cut it short
+}
+
+// yields reports whether e is delayed and a newer value may cut that short.
+func (e *entry[K, V]) yields() bool {
+	return e.delayed != notDelayed && e.yield != nil && e.yield.until.IsZero()
+}
+
+// cutShort ends the delay of e early, if it yields: a newer value was merged into the value that
+// waits for its end.
+func (d *delays[K, V]) cutShort(e *entry[K, V], o *Options[K, V]) {
+	if !e.yields() || !e.yield.from.Before(e.due) {
+		return
+	}
+	y := e.yield
+	y.until = e.due
+	d.remove(e, o)
+	if y.from.After(o.Now()) {
+		d.add(e, y.from, o)
+	}
+}
+
+// endYield notes that e is taken, so its delay is over. It returns when the delay would have ended
+// if a newer value has cut it short.
+func (e *entry[K, V]) endYield() (until time.Time) {
+	if e.yield == nil {
+		return time.Time{}
+	}
+	if until = e.yield.until; until.IsZero() {
+		e.yield = nil
+	}
+	return until
+}
+
 // expire runs when the timer fires. If the timer was stopped or reset too late, expire finds
 // nothing due and does no harm.
 func (q *Queue[K, V]) expire() { q.notify(q.release()) }
@@ -112,6 +149,7 @@ func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news[K, V]) {
 	due := q.delays.keys.Extract(func(e *entry[K, V]) bool { return chosen(e.key) })
 	ready := false
 	for _, e := range due {
+		e.yield = nil
 		ready = q.requeue(e) || ready
 	}
 	q.delays.arm(q.opts)

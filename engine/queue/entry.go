@@ -21,6 +21,7 @@ type entry[K comparable, V any] struct {
 	delayed int // place in delays.keys, or notDelayed
 	due     time.Time
 	turn    uint64
+	yield   *yield // of the delay, or of the one before a flight; nil if it does not yield
 }
 
 type value[V any] struct {
@@ -87,7 +88,7 @@ func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {
 	}
 	r := Record[V]{Value: val.v, Since: val.since, Sent: val.sent, Redriven: val.redriven}
 	if e.delayed != notDelayed && e.waiting.Front() == &val.place {
-		r.Due = e.due
+		r.Due, r.Yields = e.due, e.yields()
 	}
 	val.cut = q.opts.Store.Put(val.n, e.key, r)
 }

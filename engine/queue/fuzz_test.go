@@ -24,7 +24,14 @@ type oracleKey struct {
 	inFlight *oracleValue
 	due      time.Time // zero unless delayed
 	turn     int
+
+	yields bool      // the delay ends early for a newer value
+	from   time.Time // when it may
+	until  time.Time // when the delay would have ended that did
 }
+
+// renews stands for whatever the user of a queue decides.
+func renews(waiting, merged change) bool { return merged.state&3 != 0 || merged.kind != waiting.kind }
 
 type oracleValue struct {
 	change
@@ -82,9 +89,12 @@ func (o *oracle) add(key string, c change) {
 	defer o.settle(key)
 	if last >= 0 && !k.waiting[last].redriven && full {
 		if merged, keep, ok := mergeChanges(k.waiting[last].change, c, k.waiting[last].sent); ok {
+			was := k.waiting[last].change
 			k.waiting[last].change = merged
 			if !keep {
 				k.waiting = k.waiting[:last]
+			} else if last == 0 && renews(was, merged) {
+				o.cutShort(k)
 			}
 			if o.every {
 				o.shortened++
@@ -99,6 +109,17 @@ func (o *oracle) add(key string, c change) {
 	k.waiting = append(k.waiting, oracleValue{change: c, since: time.Now()})
 }
 
+func (o *oracle) cutShort(k *oracleKey) {
+	if !k.yields || k.due.IsZero() || !k.from.Before(k.due) {
+		return
+	}
+	k.yields, k.until, k.due = false, k.due, time.Time{}
+	if k.from.After(time.Now()) {
+		o.turn++
+		k.due, k.turn = k.from, o.turn
+	}
+}
+
 func (k *oracleKey) redriven() int {
 	return len(k.waiting) - len(slices.DeleteFunc(slices.Clone(k.waiting), func(v oracleValue) bool { return v.redriven }))
 }
@@ -109,24 +130,27 @@ func (o *oracle) redrive(key string, c change) {
 	o.settle(key)
 }
 
-func (o *oracle) take() (key string, v oracleValue, ok bool) {
+func (o *oracle) take() (key string, v oracleValue, until time.Time, ok bool) {
 	if len(o.ready) == 0 {
-		return "", v, false
+		return "", v, until, false
 	}
 	key = o.ready[0]
 	k := o.keys[key]
 	v, k.waiting = k.waiting[0], slices.Clone(k.waiting[1:])
-	k.inFlight = &v
+	k.inFlight, k.yields = &v, false
 	o.settle(key)
-	return key, v, true
+	return key, v, k.until, true
 }
 
 func (o *oracle) done(key string) {
-	o.key(key).inFlight = nil
+	if k := o.key(key); k.inFlight != nil {
+		k.inFlight, k.until = nil, time.Time{}
+	}
 	o.settle(key)
 }
 
-func (o *oracle) putBack(key string, after time.Duration, used, shorten bool) {
+// putBack does what Retry, Postpone, Shorten and Yield do. least is negative unless the delay yields.
+func (o *oracle) putBack(key string, after time.Duration, used, shorten bool, least time.Duration) {
 	k := o.key(key)
 	if k.inFlight == nil {
 		return
@@ -136,7 +160,7 @@ func (o *oracle) putBack(key string, after time.Duration, used, shorten bool) {
 	if v.redriven {
 		at = 0
 	}
-	behind := slices.Clone(k.waiting[at:])
+	behind, isMerged, waits := slices.Clone(k.waiting[at:]), false, true
 	k.waiting = append(k.waiting[:at:at], v)
 	for len(behind) > 0 && (!o.every || shorten) && !v.redriven {
 		merged, keep, ok := mergeChanges(k.waiting[at].change, behind[0].change, v.sent)
@@ -146,16 +170,26 @@ func (o *oracle) putBack(key string, after time.Duration, used, shorten bool) {
 		if o.every {
 			o.shortened++
 		}
-		k.waiting[at].change, behind = merged, behind[1:]
+		k.waiting[at].change, behind, isMerged = merged, behind[1:], true
 		if !keep {
-			k.waiting = k.waiting[:at]
+			k.waiting, waits = k.waiting[:at], false
 			break
 		}
 	}
+	isRenewed := isMerged && waits && renews(v.change, k.waiting[at].change)
 	k.waiting = append(k.waiting, behind...)
+	if used {
+		k.yields, k.until = false, time.Time{}
+	}
 	if after > 0 && len(k.waiting) > 0 {
 		o.turn++
 		k.due, k.turn = time.Now().Add(after), o.turn
+		if least >= 0 && waits && at == 0 {
+			k.yields, k.from = true, time.Now().Add(least)
+			if isRenewed {
+				o.cutShort(k)
+			}
+		}
 	}
 	o.settle(key)
 }
@@ -187,6 +221,8 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 2, 5, 4, 7, 1, 2, 0, 2, 0, 1, 5, 14, 2, 0, 2, 5, 5})
 	f.Add([]byte{1, 0, 0, 2, 0, 1, 0, 1, 0, 2, 5, 16, 2, 4, 0, 1, 0, 1, 2, 5, 17, 7, 1})
 	f.Add([]byte{1, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
+	f.Add([]byte{0, 0, 1, 2, 5, 39, 0, 1, 2, 7, 1, 0, 1, 2, 5, 103, 0, 1, 7, 1, 0, 1, 7, 1, 2, 4}) // yields
+	f.Add([]byte{1, 0, 1, 2, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 5, 35, 0, 1, 2, 5, 227, 6, 0, 1, 7, 3, 2})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
 			t.Skip("longer programs only take longer")
@@ -209,7 +245,7 @@ func compare(t *testing.T, program []byte) {
 	told := true // something became ready since Take found nothing
 	options := Options[string, change]{
 		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, MaxPerKey: maxPerKey, Size: sizeOf,
-		Ready: func() { told = true },
+		Renews: renews, Ready: func() { told = true },
 	}
 	d := newDisk(t)
 	if setup&2 == 2 {
@@ -219,9 +255,9 @@ func compare(t *testing.T, program []byte) {
 	defer q.Close()
 	takeBoth := func() bool {
 		item, ok := q.Take()
-		key, v, want := o.take()
+		key, v, until, want := o.take()
 		equal(t, "ok", ok, want)
-		equal(t, "item", item, Item[string, change]{Key: key, Value: v.change, Since: v.since, Redriven: v.redriven, N: item.N})
+		equal(t, "item", item, Item[string, change]{Key: key, Value: v.change, Since: v.since, Redriven: v.redriven, N: item.N, Until: until})
 		if ok && !told {
 			t.Fatal("a key became ready, and nobody was told")
 		}
@@ -246,12 +282,15 @@ func compare(t *testing.T, program []byte) {
 		case 5:
 			b := next()
 			after, used, putBack := time.Duration(b&3)*time.Second, b&4 == 0, q.Retry
-			shorten := used && b&16 != 0
+			shorten, least := used && b&16 != 0, time.Duration(-1)
 			switch {
 			case !used:
 				putBack = q.Postpone
 			case shorten:
 				putBack = q.Shorten
+			case b&32 != 0:
+				least = time.Duration(b>>6) * time.Second
+				putBack = func(key string, c change, after time.Duration) { q.Yield(key, c, after, least) }
 			}
 			var c change
 			if k := o.key(key); k.inFlight != nil {
@@ -261,7 +300,7 @@ func compare(t *testing.T, program []byte) {
 				q.Rewrite(key, c)
 			}
 			putBack(key, c, after)
-			o.putBack(key, after, used, shorten)
+			o.putBack(key, after, used, shorten, least)
 		case 6:
 			c := change{"updated", "1", state}
 			q.Redrive(key, c, time.Time{})

@@ -134,6 +134,9 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	if first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
 		q.rota.sate(e)
 		q.delay(e, after)
+		if v.Yields {
+			e.yield = new(yield)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ type Held[V any] struct {
 	Since    time.Time // when First was added
 	InFlight bool
 	Due      time.Time // when the delay of the key is over; zero if it has none
+	Yields   bool      // the delay ends early if a newer value is merged into First
 	Waiting  int       // values that wait, in memory and in the store; not the one in flight
 }
 
@@ -28,7 +29,7 @@ func (q *Queue[K, V]) Look(key K) (h Held[V], ok bool) {
 		h.Waiting += e.away.count
 	}
 	if e.delayed != notDelayed {
-		h.Due = e.due
+		h.Due, h.Yields = e.due, e.yields()
 	}
 	first := e.inFlight
 	if front := e.front(); first == nil && front != nil {

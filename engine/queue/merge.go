@@ -21,6 +21,9 @@ func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 	size := q.opts.Size(merged)
 	q.totals.add(0, size-val.size)
 	q.rota.stock(e, val, size-val.size)
+	if e.yields() && e.front() == &val.place && q.opts.Renews(val.v, merged) {
+		q.delays.cutShort(e, q.opts)
+	}
 	val.v, val.size, val.rewritten = merged, size, true
 	q.record(e, val)
 	return true

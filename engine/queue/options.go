@@ -28,6 +28,10 @@ type Options[K comparable, V any] struct {
 	// out. Otherwise merged replaces both, in the place of the waiting one. nil merges nothing.
 	Merge func(waiting, newer V, sent bool) (merged V, keep, ok bool)
 
+	// Renews reports whether a merge made another value of waiting, so that the delay of a value that
+	// yields ends early: see Queue.Yield. nil means that every merge does.
+	Renews func(waiting, merged V) bool
+
 	// Every keeps each value while all that wait stay within MaxItems (0: DefaultMaxItems) and
 	// MaxBytes (0: DefaultMaxBytes), measured by Size. Beyond these bounds the queue merges, but
 	// still keeps a value that cannot be merged. Without Every the two bounds have no effect.

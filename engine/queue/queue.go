@@ -9,9 +9,9 @@
 //
 // [Options.Merge] merges a new value into the last one that waits for the key, never into one in
 // flight. A value due for a retry waits in front of its key's others and merges with them. It keeps
-// its place and its delay, so a failing key does not come back sooner because it changes often. In
-// the worst case, the number of waiting values is the number of keys, times the values that Merge
-// leaves side by side, times MaxPerKey.
+// its place and its delay, so a failing key does not come back sooner because it changes often.
+// [Queue.Yield] makes an exception. In the worst case, the number of waiting values is the number
+// of keys, times the values that Merge leaves side by side, times MaxPerKey.
 //
 // With [Options.Every] the queue keeps each value instead, up to bounds over the whole queue.
 // Beyond them it merges newer values. That shortens history, which the queue counts, but never
@@ -73,6 +73,9 @@ type Item[K comparable, V any] struct {
 	N uint64
 	// Cut is what Store.Put returned for the value. It is 0 for a value that the store has.
 	Cut uint64
+	// Until is when the delay would have ended that a newer value cut short: see Queue.Yield. It is
+	// zero if none was.
+	Until time.Time
 }
 
 // Stats describes what a Queue holds.
@@ -99,6 +102,9 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 func (o Options[K, V]) withDefaults() *Options[K, V] {
 	if o.Merge == nil {
 		o.Merge = func(_, newer V, _ bool) (V, bool, bool) { return newer, true, false }
+	}
+	if o.Renews == nil {
+		o.Renews = func(_, _ V) bool { return true }
 	}
 	if o.Size == nil {
 		o.Size = func(V) int64 { return 0 }
@@ -253,6 +259,7 @@ func (q *Queue[K, V]) take(
 	q.totals.inFlight++
 	item = Item[K, V]{
 		Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven, N: val.n, Cut: val.cut,
+		Until: e.endYield(),
 	}
 	return item, true, q.news(false)
 }
@@ -269,28 +276,50 @@ func (q *Queue[K, V]) done(key K) news[K, V] {
 		return news[K, V]{}
 	}
 	q.end(e, q.land(e))
+	e.yield = nil
 	return q.news(q.requeue(e))
 }
 
 // Retry puts the value in flight for key back as v, in front of the values that wait. The queue
 // hands v out again after the delay. If key is not in flight, Retry does nothing.
 func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) {
-	q.notify(q.putBack(key, v, after, true, false))
+	q.notify(q.putBack(key, v, terms{after: after, used: true}))
+}
+
+// Yield does what Retry does, but the delay yields: it ends early once a newer value has been
+// merged into v, before this call or later, and Options.Renews says that this made another value of
+// v. The delay then takes least, counted from this call, unless after is shorter. Item.Until says
+// when it would have ended. A delay still yields after a restart; a newer value then ends it at
+// once.
+//
+// So if a key always fails and changes often, the queue hands out one of its values per least. A
+// value that cannot be merged into v waits behind it, and the delay stays as it is.
+func (q *Queue[K, V]) Yield(key K, v V, after, least time.Duration) {
+	q.notify(q.putBack(key, v, terms{after: after, used: true, yields: true, least: least}))
 }
 
 // Shorten does what Retry does, but merges the values behind v under Every as well, and counts them
 // as Shortened. It is for a value that later ones have made impossible to handle.
 func (q *Queue[K, V]) Shorten(key K, v V, after time.Duration) {
-	q.notify(q.putBack(key, v, after, true, true))
+	q.notify(q.putBack(key, v, terms{after: after, used: true, shortens: true}))
 }
 
 // Postpone does what Retry does, for a value that was taken and not used. The value counts as
 // handed out only if it was so before. Its record changes only if something merges into it.
 func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
-	q.notify(q.putBack(key, v, after, false, false))
+	q.notify(q.putBack(key, v, terms{after: after}))
 }
 
-func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten bool) news[K, V] {
+// terms say how a value in flight is put back.
+type terms struct {
+	after    time.Duration // the delay
+	used     bool          // the value counts as handed out
+	shortens bool          // it merges with the values behind it under Every as well
+	yields   bool          // the delay ends early, after least, once a newer value is merged into it
+	least    time.Duration
+}
+
+func (q *Queue[K, V]) putBack(key K, v V, t terms) news[K, V] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys.all[key]
@@ -298,19 +327,30 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 		return news[K, V]{}
 	}
 	val := q.land(e)
-	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), val.sent || used, true
-	waits := true
+	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), val.sent || t.used, true
+	waits, isRenewed := true, false
 	if val.redriven {
 		q.wait(e, val, e.waiting.Front())
 	} else {
 		q.wait(e, val, e.afterRedriven())
-		waits = q.mergeBehind(e, val, shorten || !q.opts.Every)
+		length := e.length
+		waits = q.mergeBehind(e, val, t.shortens || !q.opts.Every)
+		isRenewed = waits && e.length < length && q.opts.Renews(v, val.v)
 	}
-	if after > 0 && (e.waiting.Front() != nil || e.away.open()) {
-		q.delay(e, after)
+	if t.used {
+		e.yield = nil
+	}
+	if t.after > 0 && (e.waiting.Front() != nil || e.away.open()) {
+		q.delay(e, t.after)
+		if t.yields && waits && e.front() == &val.place {
+			e.yield = &yield{from: q.opts.Now().Add(t.least)}
+			if isRenewed {
+				q.delays.cutShort(e, q.opts)
+			}
+		}
 		q.unload(e)
 	}
-	if waits && used {
+	if waits && t.used {
 		q.record(e, val)
 	}
 	return q.news(q.requeue(e))

@@ -189,3 +189,162 @@ func TestHasten(t *testing.T) {
 		q.Close()
 	})
 }
+
+// A delay that yields ends early for a newer value, whether that comes during the delay or came
+// while the value was in flight. It takes at least a while, and Item says when it would have ended.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[string, change]{})
+		begun := time.Now()
+		passed := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		takeAfter := func(what string, state int, left time.Duration) {
+			t.Helper()
+			item, ok := q.Take()
+			if !ok {
+				t.Fatalf("%s: nothing is ready after %v", what, time.Since(begun))
+			}
+			equal(t, what, item.Value.state, state)
+			if left == 0 {
+				equal(t, what+": until", item.Until, time.Time{})
+			} else {
+				equal(t, what+": left", time.Until(item.Until), left)
+			}
+		}
+		q.Add("web", change{"updated", "1", 1})
+		c := take(t, q)
+		q.Yield("web", c, time.Minute, time.Second)
+		takeNone(t, q)
+		passed(30 * time.Second)
+		q.Add("web", change{"updated", "1", 2})
+		takeAfter("at once", 2, 30*time.Second)
+
+		q.Yield("web", change{"updated", "1", 2}, 30*time.Second, time.Second)
+		passed(time.Second / 2)
+		q.Add("web", change{"updated", "1", 3})
+		q.Add("web", change{"updated", "1", 4})
+		takeNone(t, q)
+		equal(t, "delayed", q.Stats().Delayed, 1)
+		held, _ := q.Look("web")
+		equal(t, "due", time.Until(held.Due), time.Second/2)
+		passed(time.Second / 2)
+		takeAfter("once a second", 4, 29*time.Second)
+
+		q.Add("web", change{"updated", "1", 5})
+		q.Yield("web", change{"updated", "1", 4}, 29*time.Second, time.Second)
+		takeNone(t, q)
+		passed(time.Second)
+		takeAfter("came in flight", 5, 28*time.Second)
+
+		q.Postpone("web", change{"updated", "1", 5}, 5*time.Second)
+		q.Add("web", change{"updated", "1", 6})
+		takeNone(t, q)
+		passed(5 * time.Second)
+		takeAfter("postponed", 6, 23*time.Second)
+
+		q.Yield("web", change{"updated", "1", 6}, time.Second/2, time.Second)
+		q.Add("web", change{"updated", "1", 7})
+		passed(time.Second / 2)
+		takeAfter("a delay that is shorter", 7, 0)
+
+		q.Yield("web", change{"updated", "1", 7}, time.Minute, time.Second)
+		passed(time.Minute)
+		q.Add("web", change{"updated", "1", 8})
+		takeAfter("not early", 8, 0)
+		q.Postpone("web", change{"updated", "1", 8}, time.Minute)
+		q.Add("web", change{"updated", "1", 9})
+		takeNone(t, q)
+		passed(time.Minute)
+		takeAfter("postponed alone", 9, 0)
+
+		q.Yield("web", change{"updated", "1", 9}, time.Minute, time.Second)
+		q.Add("web", change{"updated", "1", 10})
+		equal(t, "hastened", q.Hasten(func(string) bool { return true }), 1)
+		takeAfter("on request", 10, 0)
+
+		q.Retry("web", change{"updated", "1", 10}, time.Minute)
+		passed(2 * time.Second)
+		q.Add("web", change{"updated", "1", 11})
+		takeNone(t, q)
+		q.Close()
+	})
+}
+
+// A delay does not end early for what cannot be merged into its value, and for what does not renew
+// that.
+func TestYieldToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options[string, change]{Renews: func(waiting, merged change) bool { return merged.state > waiting.state }}
+		q := newChanges(o)
+		q.Add("gone", change{"deleted", "1", 1})
+		q.Yield("gone", take(t, q), time.Minute, 0)
+		q.Add("gone", change{"added", "2", 2})
+		q.Add("gone", change{"updated", "2", 3})
+		q.Add("same", change{"updated", "1", 5})
+		c := take(t, q)
+		q.Add("same", change{"updated", "1", 5})
+		q.Yield("same", c, time.Minute, 0)
+		q.Add("same", change{"updated", "1", 5})
+		q.Add("again", change{"updated", "1", 1})
+		take(t, q)
+		q.Redrive("again", change{"updated", "1", 0}, time.Time{})
+		q.Yield("again", change{"updated", "1", 1}, time.Minute, 0)
+		q.Add("again", change{"updated", "1", 2})
+		takeNone(t, q)
+		q.Add("same", change{"updated", "1", 6})
+		equal(t, "renewed", take(t, q), change{"updated", "1", 6})
+		q.Close()
+
+		q = newChanges(Options[string, change]{Every: true})
+		q.Add("web", change{"updated", "1", 1})
+		q.Yield("web", take(t, q), time.Minute, 0)
+		q.Add("web", change{"updated", "1", 2})
+		takeNone(t, q)
+		q.Close()
+	})
+}
+
+// A delay yields after a restart too, to what came before and to what comes after the queue has
+// loaded its value.
+func TestYieldAfterARestart(t *testing.T) {
+	for _, isLoaded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDisk(t)
+			o := Options[string, change]{Store: d, MaxDelay: time.Hour}
+			q := newChanges(o)
+			for _, key := range []string{"idle", "web"} {
+				q.Add(key, change{"updated", "1", 1})
+				q.Yield(key, take(t, q), time.Minute, time.Second)
+			}
+			q.Add("late", change{"updated", "1", 1})
+			q.Retry("late", take(t, q), time.Minute)
+			q.Close()
+			d.write()
+			q = d.crash(o)
+			load := func() {
+				if err := refill(q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if isLoaded {
+				load()
+			}
+			q.Add("web", change{"updated", "1", 2})
+			q.Add("late", change{"updated", "1", 2})
+			load()
+			item, _ := q.Take()
+			equal(t, "first", item.Value, change{"updated", "1", 2})
+			equal(t, "key", item.Key, "web")
+			equal(t, "until", time.Until(item.Until), time.Minute)
+			takeNone(t, q)
+			q.Yield("web", item.Value, time.Minute, time.Second)
+			q.Add("web", change{"updated", "1", 3})
+			d.write()
+			for _, r := range d.all() {
+				if want := r.key == "idle"; r.Yields != want {
+					t.Errorf("%s is recorded as yielding: %v, want %v", r.key, r.Yields, want)
+				}
+			}
+			q.Close()
+		})
+	}
+}

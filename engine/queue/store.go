@@ -25,6 +25,7 @@ type Record[V any] struct {
 	Value    V
 	Since    time.Time // when it was added; for a merged value, when the first of them was
 	Due      time.Time // it must not be handed out earlier; zero if it is due at once
+	Yields   bool      // but it may once a newer value is merged into it: see Queue.Yield
 	Sent     bool      // it was handed out before
 	Redriven bool      // it comes first and is never merged: see Queue.Redrive
 }

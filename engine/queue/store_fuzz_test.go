@@ -52,6 +52,7 @@ func FuzzStore(f *testing.F) {
 	f.Add([]byte{3, 0, 6, 8, 0, 0, 0, 15, 0, 0, 31, 12, 47, 0, 15, 11, 12, 63, 5, 2, 12, 15, 2, 4, 7})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 5, 4, 12, 2, 5, 5, 8, 7, 3, 12, 2, 5, 6, 11, 12, 2, 4})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 12, 2, 5, 3, 10, 12, 10, 7, 12, 2, 4})
+	f.Add([]byte{0, 0, 1, 2, 5, 11, 8, 11, 0, 1, 12, 2, 5, 27, 8, 11, 12, 0, 1, 2, 5, 59, 0, 1, 7, 2, 2, 4})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
 			t.Skip("longer programs only take longer")
@@ -74,6 +75,7 @@ func live(t *testing.T, program []byte) {
 		all: map[string][]int{}, redriven: map[int]bool{},
 		o: Options[string, change]{
 			Every: setup&1 == 1, MaxItems: int(setup>>1&3) + 1, MaxBytes: int64(setup>>3&31) + 8, Size: sizeOf, Store: d,
+			Renews: renews,
 		},
 	}
 	w.start()
@@ -89,7 +91,7 @@ func live(t *testing.T, program []byte) {
 			w.done(key)
 		case 5:
 			b := next()
-			w.retry(key, time.Duration(b&3)*time.Second, b&4 != 0)
+			w.retry(key, b)
 		case 6:
 			w.state++
 			w.tell(told{key, change{"updated", "r", w.state}, true})
@@ -211,10 +213,14 @@ func (w *lives) done(key string) {
 	}
 }
 
-func (w *lives) retry(key string, after time.Duration, shorten bool) {
-	putBack := w.q.Retry
-	if shorten {
+func (w *lives) retry(key string, how byte) {
+	after, putBack := time.Duration(how&3)*time.Second, w.q.Retry
+	switch {
+	case how&4 != 0:
 		putBack = w.q.Shorten
+	case how&8 != 0:
+		least := time.Duration(how>>4&3) * time.Second
+		putBack = func(key string, c change, after time.Duration) { w.q.Yield(key, c, after, least) }
 	}
 	putBack(key, w.inFlight[key].Value, after)
 	delete(w.inFlight, key)

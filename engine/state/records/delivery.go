@@ -23,6 +23,7 @@ const (
 	// Flags that mean something else in records of rules and in those of deliveries.
 	wasRenamed = wasSent  // of a rule: its ID and former names come last
 	hasRule    = isPaused // of a delivery: the name that its id begins with comes last
+	yields     = isSecret // of a delivery: its delay does; an earlier informd ignores that
 )
 
 // Delivery is a delivery as the queue records it.
@@ -42,7 +43,8 @@ func AppendDelivery(b []byte, r *Delivery, secret bool, refer References) []byte
 	answered := answer != nil && !secret
 	flags := flag(d.Stale, isStale) | flag(r.Sent, wasSent) | flag(r.Redriven, wasRedriven) |
 		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer) |
-		flag(len(d.Items) > 0, hasItems) | flag(d.Rule != "", hasRule)
+		flag(len(d.Items) > 0, hasItems) | flag(d.Rule != "", hasRule) |
+		flag(r.Yields, yields)
 	b = append(b, Version, flags)
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
@@ -70,7 +72,7 @@ func ReadDelivery(b []byte, get DictionaryOf) (out Delivery, err error) {
 	flags := r.Byte()
 	d := &out.Value
 	d.Stale, out.Sent, out.Redriven = flags&isStale != 0, flags&wasSent != 0, flags&wasRedriven != 0
-	d.Undecided = flags&isUndecided != 0
+	d.Undecided, out.Yields = flags&isUndecided != 0, flags&yields != 0
 	for _, n := range [...]*int{&d.Attempts, &d.Failures, &d.Backoff, &d.Losses} {
 		*n = int(r.Varint())
 	}

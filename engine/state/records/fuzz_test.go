@@ -33,6 +33,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(AppendDelivery(nil, &Delivery{Value: delivery.Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000)}, Due: now}, false, none))
 	f.Add(AppendDelivery(nil, &Delivery{Value: delivery.Delivery{Delta: d}}, true, none))
 	f.Add(AppendDelivery(nil, &Delivery{Value: delivery.Delivery{Delta: d, Answer: delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))}, Sent: true}, false, none))
+	f.Add(AppendDelivery(nil, &Delivery{Value: delivery.Delivery{Delta: d}, Due: now, Yields: true}, false, none))
 	f.Add(AppendLetter(nil, &delivery.Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
 	f.Add(AppendRule(nil, &Rule{ID: "r", Name: "b", Resource: "v1/pods", Former: []delivery.Former{{Rule: "r", Last: 1 << 62}}}))
 	f.Add(AppendRule(nil, &Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"a": "", "b": "object.x"}, Paused: true}))

@@ -50,3 +50,17 @@ func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
 		t.Errorf("with an answer (-want +got): %s%v", diff, err)
 	}
 }
+
+// The flag of a delay that yields is one that earlier versions ignore in deliveries.
+func TestDelayThatYields(t *testing.T) {
+	d := Delivery{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "web", 7, "")}}, Due: time.Unix(1, 0)}
+	plain := AppendDelivery(nil, &d, false, noReferences{})
+	d.Yields = true
+	text := AppendDelivery(nil, &d, false, noReferences{})
+	if len(text) != len(plain) || text[1] != plain[1]|isSecret {
+		t.Errorf("%x and %x differ in more than a flag", text, plain)
+	}
+	if got, err := ReadDelivery(text, nil); err != nil || !got.Yields {
+		t.Errorf("it yields: %v, %v", got.Yields, err)
+	}
+}
