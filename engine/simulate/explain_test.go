@@ -99,6 +99,23 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// If the last two changes of an object cancel each other out, an earlier one may wait.
+func TestExplainWhatWaitsBehindChangesThatCancel(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, "kind: Handler, metadata: {name: h}, spec: {builtin: log}",
+		ruleOf("together", `, where: object.data.size == "1", events: [added, deleted], group: {wait: 1m, by: object.metadata.namespace}`))
+	b.put("a", "1")
+	b.must(b.Advance(2 * time.Minute))
+	b.put("a", "2")
+	b.must(b.Advance(time.Second))
+	b.explains("together", "Its last change waits for the event of its group, which comes in 59s.")
+	b.must(b.Delete("maps", "shop", "a"))
+	b.put("a", "1")
+	b.put("a", "2")
+	b.explains("together", "Its last change (deleted), 0s ago, was not delivered: ", "cancelled each other out. An earlier change waits for the event of its group, which comes in 59s.")
+}
+
+
 // Values of Secrets do not leave, but what becomes of them does.
 func TestExplainMasks(t *testing.T) {
 	t.Parallel()
