@@ -115,7 +115,6 @@ func TestExplainWhatWaitsBehindChangesThatCancel(t *testing.T) {
 	b.explains("together", "Its last change (deleted), 0s ago, was not delivered: ", "cancelled each other out. An earlier change waits for the event of its group, which comes in 59s.")
 }
 
-
 // Values of Secrets do not leave, but what becomes of them does.
 func TestExplainMasks(t *testing.T) {
 	t.Parallel()
