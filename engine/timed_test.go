@@ -43,11 +43,12 @@ func (l *life) await(h *teller, n int) {
 	}
 }
 
-// settled waits until every source is ready.
+// settled waits until every source is ready and no rule catches up: one that has not ended begins
+// again after a restart.
 func (l *life) settled(e *Engine) {
 	l.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		if !slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
+		if !slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) && !catchesUp(e) {
 			return
 		}
 		l.server.Bookmark()
