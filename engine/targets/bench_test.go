@@ -57,7 +57,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkWave is what a wave costs per target beside its requests, when all has been asked before.
+// BenchmarkWave is what a wave costs per target beside its requests, when all has been asked
+// before.
 func BenchmarkWave(b *testing.B) {
 	for _, isKept := range []bool{false, true} {
 		b.Run(fmt.Sprintf("recorded=%v", isKept), func(b *testing.B) {

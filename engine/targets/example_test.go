@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/engine/targets"
 )
 
-// Two Secrets are to be copied to the same place. The first one has it. When it goes, the second one
-// has the copy as it is.
+// Two Secrets are to be copied to the same place. The first one has it. When it goes, the second
+// one has the copy as it is.
 func Example() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	table := targets.New(nil) // a *state.Store keeps the rows
@@ -22,8 +22,8 @@ func Example() {
 	asker := func(namespace string) targets.Asker {
 		return targets.Asker{Rule: "copy", Key: delta.Key{Namespace: namespace, Name: "dup"}}
 	}
-	// perform is a wave. Each call of Ask, Asked, Settle and Forget belongs between Begin and End of
-	// the state.
+	// perform is a wave. Each call of Ask, Asked, Settle and Forget belongs between Begin and End
+	// of the state.
 	perform := func(a targets.Asker, event string, wants ...targets.Target) {
 		wave := table.Begin(a, targets.EventOf(event, 0))
 		for _, at := range wants {

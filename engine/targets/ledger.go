@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/internal/list"
 )
 
-// ledger has the claims of a [Table], whose lock guards it. What its methods change within the cut of
-// their caller is recorded there.
+// ledger has the claims of a [Table], whose lock guards it. What its methods change within the cut
+// of their caller is recorded there.
 type ledger struct {
 	records  Records // nil if nothing is kept
 	rules    map[string]*rule
@@ -75,8 +75,13 @@ func (p *place) hasHeir() bool { return p.owners.Front() != p.owners.Back() }
 
 func (p *place) target() Target {
 	k := p.kind.Value()
-	resource := schema.GroupVersionResource{Group: k.group, Version: p.version, Resource: k.resource}
-	return Target{Resource: resource, Subresource: k.subresource, Key: p.key}
+	return Target{
+		Resource: schema.GroupVersionResource{
+			Group: k.group, Version: p.version, Resource: k.resource,
+		},
+		Subresource: k.subresource,
+		Key:         p.key,
+	}
 }
 
 // claimKey identifies a claim.

@@ -1,7 +1,7 @@
 package targets
 
-// own makes a claim that owns nothing one that owns, behind all others or in front of them. It records
-// only what becomes of the others.
+// own makes a claim that owns nothing one that owns, behind all others or in front of them. It
+// records only what becomes of the others.
 func (l *ledger) own(c *claim, isFirst bool) {
 	l.counts[0]--
 	l.counts[1]++
@@ -31,12 +31,11 @@ func (l *ledger) goFirst(c *claim) {
 	c.place.owners.InsertBefore(&c.inPlace, c.place.owners.Front())
 }
 
-// takeOver has a claim take the place of an owner that is dropped and not being deleted. It reports
-// whether it did.
-func (l *ledger) takeOver(c *claim) bool {
+// takeOver gives a claim the target of an owner that is dropped, unless that is being deleted.
+func (l *ledger) takeOver(c *claim) {
 	first := c.place.owner()
 	if !c.owns || first == c || !first.isDropped || c.place.open > 0 {
-		return false
+		return
 	}
 	l.erase(first)
 	if !c.isOwner() { // another one asked earlier, but its wave is not there yet
@@ -44,11 +43,10 @@ func (l *ledger) takeOver(c *claim) bool {
 		l.goFirst(c)
 	}
 	l.handOver(first)
-	return true
 }
 
-// drop notes that a source object asks for a target no more. If another claim has the target now, drop
-// returns it.
+// drop notes that a source object asks for a target no more. If another claim has the target now,
+// drop returns it.
 func (l *ledger) drop(c *claim) (heir *claim) {
 	isOwner := c.isOwner()
 	if isOwner && c.isRecorded && !c.place.hasHeir() {
@@ -73,8 +71,8 @@ func (l *ledger) handOver(from *claim) *claim {
 	if heir == nil {
 		return nil
 	}
-	// If the one before has not applied the target, this has the marks of an earlier owner. If it was
-	// not even recorded, it has not.
+	// If the one before has not applied the target, this has the marks of an earlier owner. If it
+	// was not even recorded, it has not.
 	heir.former = from.former
 	if from.isRecorded && (from.former == nil || from.former.Rule == heir.asker.rule.id) {
 		id := from.asker.id()
@@ -84,8 +82,8 @@ func (l *ledger) handOver(from *claim) *claim {
 	return heir
 }
 
-// release removes the claims of some source objects for which which returns true. It hands over only
-// after that: a claim that goes, too, is no heir.
+// release removes the claims of some source objects for which which returns true. It hands over
+// only after that: a claim that goes, too, is no heir.
 func (l *ledger) release(of []*asker, which func(*claim) bool, isRecorded bool) (heirs []*claim) {
 	var owners []*claim // that were removed
 	places := make(map[*place]struct{})

@@ -28,6 +28,9 @@ const (
 	wholeNote = "targets"
 )
 
+// maxOrder bounds the order of a row, so that there is room for later ones.
+const maxOrder = 1 << 62
+
 // rowName returns the name of a claim's row.
 func (c *claim) rowName() string {
 	k, from, to := c.place.kind.Value(), c.asker.key, c.place.key
@@ -81,7 +84,8 @@ func (l *ledger) restore(n records.Note) *claim {
 	key, at, ok := parseRowName(n.Name)
 	row, err := records.ReadClaim(n.Value)
 	state := State(row.State)
-	if !ok || err != nil || state < Asked || state > Refused || row.Order > 1<<62 || row.Order < -1<<62 {
+	isSane := Asked <= state && state <= Refused && -maxOrder <= row.Order && row.Order <= maxOrder
+	if !ok || err != nil || !isSane {
 		return nil
 	}
 	at.Resource.Version = row.Version

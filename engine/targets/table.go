@@ -48,7 +48,8 @@ func (t *Table) Whole(rule string) string {
 }
 
 // SetWhole notes that the table has all targets of a rule that are of some resources: the text says
-// which, and is the caller's. "" means that the table may lack some. SetWhole is called within a cut.
+// which, and is the caller's. "" means that the table may lack some. SetWhole is called within a
+// cut.
 func (t *Table) SetWhole(rule, resources string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,8 +158,8 @@ func (t *Table) Retry(a Asker) {
 	}
 }
 
-// Appeared makes due what failed in a namespace that has appeared, and returns the source objects to
-// try. The rows keep the time: the next run sees the namespace appear, too.
+// Appeared makes due what failed in a namespace that has appeared, and returns the source objects
+// to try. The rows keep the time: the next run sees the namespace appear, too.
 func (t *Table) Appeared(namespace string) []Asker {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,8 +191,8 @@ func compareKeys(a, b delta.Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Pending returns the source objects of a rule with targets that wait for a wave: whatever became of
-// the deliveries that asked for them.
+// Pending returns the source objects of a rule with targets that wait for a wave: whatever became
+// of the deliveries that asked for them.
 func (t *Table) Pending(rule string) (keys []delta.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

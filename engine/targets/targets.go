@@ -1,7 +1,7 @@
 // Package targets keeps account of what the own actions of rules act on.
 //
-// A target is one object of the cluster, or its status. A claim says that a source object asks for a
-// target under a rule: what came of it, and when it is tried next. The owner of a target is the
+// A target is one object of the cluster, or its status. A claim says that a source object asks for
+// a target under a rule: what came of it, and when it is tried next. The owner of a target is the
 // oldest claim of a rule that prunes. A claim behind the owner waits until the owner's is dropped,
 // and then has the target, without a deletion in between. Claims of rules that do not prune own
 // nothing: any number of them may be about one target, also beside an owner.
@@ -15,9 +15,9 @@
 // deleted or somebody else's. So after a crash, no target is without a claim. Other claims are
 // recorded only if their wave is long or fails, so that the next one does not repeat all of it.
 //
-// The package is pure: the time is an argument, a [Records] takes the rows, and nothing here sends a
-// request or looks at an object. Methods that change claims are called within a cut of the state, so
-// that what one call changes is recorded as a whole or not at all.
+// The package is pure: the time is an argument, a [Records] takes the rows, and nothing here sends
+// a request or looks at an object. Methods that change claims are called within a cut of the state,
+// so that what one call changes is recorded as a whole or not at all.
 package targets
 
 import (
@@ -89,8 +89,8 @@ type Claim struct {
 	Cause    string    // in a word, such as quota
 	Reason   string
 	// Former is the owner before this claim, until the target was applied for this one. Until then,
-	// the target may have the marks of any source object of this claim's rule or of Former's. Former
-	// is zero if there is none.
+	// the target may have the marks of any source object of this claim's rule or of Former's.
+	// Former is zero if there is none.
 	Former Asker
 }
 
@@ -142,8 +142,8 @@ const (
 	maxDelay = 5 * time.Minute
 )
 
-// delay returns how long a claim of a waits after its nth failure: a second, doubled with each failure
-// up to five minutes, less up to a fifth. What fails together for a has the same delay.
+// delay returns how long a claim of a waits after its nth failure: a second, doubled with each
+// failure up to five minutes, less up to a fifth. What fails together for a has the same delay.
 func delay(a Asker, n int) time.Duration {
 	full := min(minDelay<<min(max(n, 1)-1, 16), maxDelay)
 	hash := fnv.New32a()
@@ -154,8 +154,8 @@ func delay(a Asker, n int) time.Duration {
 	return full - full/5*time.Duration(hash.Sum32()%256)/256
 }
 
-// dueAfter returns when a claim is tried again that failed at now. It rounds up, so that claims that
-// fail in one wave come due together.
+// dueAfter returns when a claim is tried again that failed at now. It rounds up, so that claims
+// that fail in one wave come due together.
 func dueAfter(now time.Time, wait time.Duration) time.Time {
 	grain := wait / 16
 	return now.Add(wait + grain - 1).Truncate(grain)

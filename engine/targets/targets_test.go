@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,7 +61,8 @@ var (
 	qa, na   = everyAsker[2], everyAsker[3]
 )
 
-// One target that fails does not delay others: a newer event goes to those, and to this one when it is due.
+// One target that fails does not delay others: a newer event goes to those, and to this one when it
+// is due.
 func TestBackoffIsPerTarget(t *testing.T) {
 	t.Parallel()
 	table := New(nil)
@@ -453,5 +455,89 @@ func TestEventOf(t *testing.T) {
 	t.Parallel()
 	if EventOf("a", 1) == EventOf("a", 2) || EventOf("a", 1) == EventOf("b", 1) || EventOf("a", 1) != EventOf("a", 1) {
 		t.Error("events are mistaken for each other")
+	}
+}
+
+// Waves of different source objects, and questions, come at the same time.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	table := New(nil)
+	var all sync.WaitGroup
+	for i, a := range everyAsker {
+		all.Go(func() {
+			for event := range uint64(50) {
+				w := ask(table, a, event, prunes(a), everyPlace[:(int(event)+i)%5]...)
+				for _, at := range everyPlace {
+					attempt(w, at, Outcome{State: State(event%3) + Done})
+				}
+				w.Left(noon)
+				table.Forget(a)
+				table.Retry(a)
+				table.Appeared("x")
+				for range table.All(a.Rule) {
+					table.Owner(one)
+				}
+				table.Pending(a.Rule)
+			}
+			ask(table, a, 99, prunes(a))
+			for range 2 { // what is deleted, or was handed over
+				w := ask(table, a, 100, prunes(a))
+				for _, at := range everyPlace {
+					attempt(w, at, Outcome{State: Done})
+				}
+			}
+			table.Forget(a)
+		})
+	}
+	all.Wait()
+	if l := &table.ledger; len(l.claims)+len(l.places)+len(l.rules) > 0 {
+		t.Errorf("still there: %v", l.claims)
+	}
+}
+
+// Of two that ask for a dropped target, the wave that first gets to Asked has it. What a wave asked
+// for that fails before goes again.
+func TestTwoAskForADroppedTarget(t *testing.T) {
+	t.Parallel()
+	r := make(rows)
+	table := New(r)
+	attempt(ask(table, pa, 1, true, one), one, Outcome{State: Done})
+	ask(table, pa, 2, true)
+	b, q := table.Begin(pb, 3), table.Begin(qa, 4)
+	b.Ask(one, true)
+	q.Ask(one, true)
+	if _, heirs, isNew := q.Asked(true); len(heirs) != 0 || !isNew {
+		t.Errorf("heirs are %v", heirs)
+	}
+	b.Asked(true)
+	if c, _ := table.Owner(one); c.Asker != qa || c.Former != pa || states(table, pb) != "x/1 behind" {
+		t.Errorf("the owner is %v", c)
+	}
+	failing := table.Begin(pa, 5)
+	failing.Ask(two, true)
+	ask(table, qa, 6, true, one, two)
+	if heirs := table.Forget(pa); len(heirs) != 1 || heirs[0].Asker != qa || heirs[0].Former != (Asker{}) {
+		t.Errorf("heirs are %v", heirs)
+	}
+	if len(r) != 3 {
+		t.Errorf("rows: %v", r)
+	}
+}
+
+// A claim that begins to own is recorded as such before its target is tried.
+func TestBeginsToOwn(t *testing.T) {
+	t.Parallel()
+	r := make(rows)
+	table := New(r)
+	attempt(ask(table, pa, 1, false, one), one, Outcome{State: Waits})
+	w := table.Begin(pa, 2)
+	w.Ask(one, true)
+	if _, _, isNew := w.Asked(true); !isNew || len(r) != 1 {
+		t.Errorf("it is not new: %v", r)
+	}
+	table = New(r)
+	table.Restore(r.all)
+	if c, ok := table.Owner(one); !ok || c.Asker != pa {
+		t.Errorf("the owner is %v", c)
 	}
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // Wave is one walk over everything that a source object asks for. A source object has one wave at a
-// time; requests of an earlier one may still be under way. Make one with [Table.Begin]. A Wave is for
-// one goroutine, but for its Attempts.
+// time; requests of an earlier one may still be under way. Make one with [Table.Begin]. A Wave is
+// for one goroutine, but for its Attempts.
 type Wave struct {
 	table  *Table
 	asker  Asker
@@ -23,7 +23,8 @@ type Wave struct {
 	isKept    bool // claims that do not own are recorded
 }
 
-// manyTargets is with how many targets a wave is long: then the next run is to know which were done.
+// manyTargets is with how many targets a wave is long: then the next run is to know which were
+// done.
 const manyTargets = 64
 
 // Begin begins a wave of a source object. event names what it is about: see [EventOf].
@@ -36,8 +37,8 @@ func (t *Table) Begin(a Asker, event uint64) *Wave {
 
 // Ask notes that the wave asks for a target, once for each time that it does something to it. With
 // owns, the claim owns. The table does not take a target that cannot exist, and none beyond
-// [MaxClaims]: those wait. Ask is called within a cut. After [Wave.Asked] it is for targets that were
-// not known before; isNew then says that the cut must be on disk before the target is tried.
+// [MaxClaims]: those wait. Ask is called within a cut. After [Wave.Asked] it is for targets that
+// were not known before; isNew then says that the cut must be on disk before the target is tried.
 func (w *Wave) Ask(at Target, owns bool) (isNew bool) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -66,15 +67,15 @@ func (w *Wave) Ask(at Target, owns bool) (isNew bool) {
 		c.place.version = strings.Clone(at.Resource.Version)
 	}
 	if owns && !c.owns {
-		if l.own(c, false); c.isRecorded {
-			l.put(c)
-		}
+		l.deleteRow(c) // it is recorded as one that owns later
+		c.isRecorded = false
+		l.own(c, false)
 	}
 	return w.isOver && l.confirm(c)
 }
 
-// confirm has the table count on a claim that a wave asks for. It reports whether that is recorded now
-// and was not before.
+// confirm has the table count on a claim that a wave asks for. It reports whether that is recorded
+// now and was not before.
 func (l *ledger) confirm(c *claim) (isNew bool) {
 	wasRecorded := c.isRecorded
 	if c.isDropped {
@@ -89,11 +90,11 @@ func (l *ledger) confirm(c *claim) (isNew bool) {
 	return c.owns && !wasRecorded
 }
 
-// Asked ends the asking. What the source object asked for earlier, and not in this wave, is dropped:
-// claims that own only if the wave prunes. heirs are the claims of others that have a target now. The
-// targets of dropped are to be deleted. isNew says that the cut must be on disk before the first
-// target is tried. Asked is called within a cut, and not if it is unknown what the source object asks
-// for.
+// Asked ends the asking. What the source object asked for earlier, and not in this wave, is
+// dropped: claims that own only if the wave prunes. heirs are the claims of others that have a
+// target now. The targets of dropped are to be deleted. isNew says that the cut must be on disk
+// before the first target is tried. Asked is called within a cut, and not if it is unknown what the
+// source object asks for.
 func (w *Wave) Asked(prunes bool) (dropped, heirs []Claim, isNew bool) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -126,8 +127,8 @@ func (w *Wave) Asked(prunes bool) (dropped, heirs []Claim, isNew bool) {
 
 // Attempt is one request for a target.
 type Attempt struct {
-	// Claim is what is tried, as it was before. For the verdict [Refuse], it is the claim that has the
-	// target: that of another source object, or this one if it was refused itself.
+	// Claim is what is tried, as it was before. For the verdict [Refuse], it is the claim that has
+	// the target: that of another source object, or this one if it was refused itself.
 	Claim Claim
 
 	wave    *Wave
@@ -136,8 +137,8 @@ type Attempt struct {
 	deletes bool
 }
 
-// Try says what to do about a target now: one that the wave has asked for, or one that is dropped. Only
-// for the verdict [Try] the attempt must be settled.
+// Try says what to do about a target now: one that the wave has asked for, or one that is dropped.
+// Only for the verdict [Try] the attempt must be settled.
 func (w *Wave) Try(at Target, now time.Time) (Attempt, Verdict) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -182,8 +183,8 @@ func (w *Wave) judge(c *claim, now time.Time) Verdict {
 }
 
 // Settle notes what came of the attempt. If another claim can be tried now, Settle returns it: it
-// waited for this request to end. The claim may be of the same source object, which asks for something
-// else since. Settle is called within a cut.
+// waited for this request to end. The claim may be of the same source object, which asks for
+// something else since. Settle is called within a cut.
 func (a Attempt) Settle(o Outcome, now time.Time) (next *Claim) {
 	t := a.wave.table
 	t.mu.Lock()
@@ -196,6 +197,10 @@ func (a Attempt) Settle(o Outcome, now time.Time) (next *Claim) {
 	isMeant := !c.isGone && c.isDropped == a.deletes && (!c.owns || c.isOwner())
 	if isMeant {
 		a.settle(l, o, now)
+		if a.deletes && !c.isGone && p.hasHeir() { // which asked while it was being deleted
+			l.erase(c)
+			l.handOver(c)
+		}
 	}
 	l.tidy(p)
 	owner := p.owner()
@@ -209,45 +214,39 @@ func (a Attempt) Settle(o Outcome, now time.Time) (next *Claim) {
 // settle notes the outcome of a claim that still wants it.
 func (a Attempt) settle(l *ledger, o Outcome, now time.Time) {
 	c, w := a.claim, a.wave
-	isLast := true // of what the wave does to the target
-	if c.wave == w.number && !a.deletes {
-		isLast = c.pending <= 1
-	}
-	failures := 1
-	if c.trouble != nil {
-		failures += c.trouble.failures
-	}
-	why := &trouble{cause: clipped(o.Cause, maxCause), reason: clipped(o.Reason, maxReason)}
-	switch {
-	case o.State == Done && a.deletes:
+	if o.State == Done && a.deletes {
 		l.erase(c)
 		return
-	case o.State == Done:
-		c.state, c.event, c.former = Asked, 0, nil
-		if isLast {
-			c.state, c.event = Done, w.event
-		} else {
+	}
+	var why *trouble
+	if o.State != Done || o.Cause != "" {
+		why = &trouble{cause: clipped(o.Cause, maxCause), reason: clipped(o.Reason, maxReason)}
+	}
+	if o.State != Done {
+		why.failures = 1
+		if c.trouble != nil {
+			why.failures += c.trouble.failures
+		}
+	}
+	switch o.State {
+	case Done:
+		isLast := c.wave != w.number || c.pending <= 1 // of what the wave does to the target
+		c.state, c.event, c.former = Done, w.event, nil
+		if !isLast {
 			c.pending--
+			c.state, c.event = Asked, 0
 		}
-		if o.Cause == "" {
-			why = nil
-		}
-	case o.State == Waits:
-		why.failures = failures
-		why.due = dueAfter(now, max(delay(c.asker.id(), failures), min(o.After, maxDelay)))
+	case Waits:
+		wait := max(delay(c.asker.id(), why.failures), min(o.After, maxDelay))
+		why.due = dueAfter(now, wait)
 		c.state, c.event, c.hasFailed = Waits, 0, true
-	case o.State == Refused:
-		why.failures = failures
+	case Refused:
 		c.state, c.event = Refused, w.event
+	default:
+		return
 	}
-	if o.State != Asked {
-		l.setTrouble(c, why)
-		w.record(l, c)
-	}
-	if a.deletes && c.place.hasHeir() { // which asked while it was being deleted
-		l.erase(c)
-		l.handOver(c)
-	}
+	l.setTrouble(c, why)
+	w.record(l, c)
 }
 
 // record records a claim that was settled, if it is to be kept.
