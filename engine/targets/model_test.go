@@ -487,9 +487,7 @@ func (w *world) run(input []byte) {
 			case op>>4 < 4:
 				w.spares = !w.spares
 			case op>>4 < 8:
-				for _, a := range w.table.Appeared("x") {
-					w.offers = append(w.offers, a)
-				}
+				w.offers = append(w.offers, w.table.Appeared("x")...)
 			default:
 				w.table.Retry(a)
 				delete(w.until, a)

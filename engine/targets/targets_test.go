@@ -453,8 +453,14 @@ func TestRestore(t *testing.T) {
 
 func TestEventOf(t *testing.T) {
 	t.Parallel()
-	if EventOf("a", 1) == EventOf("a", 2) || EventOf("a", 1) == EventOf("b", 1) || EventOf("a", 1) != EventOf("a", 1) {
-		t.Error("events are mistaken for each other")
+	all := make(map[uint64]bool)
+	for range 2 {
+		for _, id := range []string{"a", "b"} {
+			all[EventOf(id, 1)], all[EventOf(id, 2)] = true, true
+		}
+	}
+	if len(all) != 4 {
+		t.Error("events are mistaken for each other, or an event for another one")
 	}
 }
 

@@ -138,7 +138,8 @@ type Attempt struct {
 }
 
 // Try says what to do about a target now: one that the wave has asked for, or one that is dropped.
-// Only for the verdict [Try] the attempt must be settled.
+// Only for the verdict [Try], the attempt must be settled. If its Claim has a Former, the cut that
+// handed the target over must be on disk before the request.
 func (w *Wave) Try(at Target, now time.Time) (Attempt, Verdict) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
