@@ -63,7 +63,7 @@ type request struct {
 	Attempt
 	at     Target
 	event  int
-	isLeft bool // its rule was dropped meanwhile
+	isLeft bool // its rule was dropped meanwhile, or the one that has the target since
 }
 
 // walk is a wave of one source object.
@@ -348,6 +348,11 @@ func (w *world) dropRule(rule string) {
 			if is, ok := w.cluster[at]; ok && len(of) == 0 {
 				is.isLeft = true // also if its owner has not applied it yet
 				w.cluster[at] = is
+			}
+			for i := range w.requests { // of an owner before this one, which nobody waits for now
+				if w.requests[i].at == at && isHeir && len(of) == 0 {
+					w.requests[i].isLeft = true
+				}
 			}
 		}
 		for _, a := range everyAsker {
