@@ -260,6 +260,8 @@ func (w *world) try(a Asker, wk *walk, at Target) {
 	switch {
 	case verdict == Try && isOthers, verdict == Try && prunes(a) && w.isOpen(at):
 		w.t.Fatalf("%v tries %v; owners are %v", a, at, of)
+	case verdict == Try && attempt.Claim.State == Dropped && len(of) > 1:
+		w.t.Fatalf("%v deletes %v; owners are %v", a, at, of)
 	case verdict == Refuse && isOthers && attempt.Claim.Asker != of[0]:
 		w.t.Fatalf("%v is refused %v for %v; owners are %v", a, at, attempt.Claim.Asker, of)
 	case verdict == Skip && w.cluster[at].event != wk.event && prunes(a) && !isOthers && w.cluster[at].by == a:
@@ -296,8 +298,11 @@ func (w *world) land(i int, o Outcome) {
 	w.cut(func() {
 		a, of := r.Claim.Asker, w.owners[r.at]
 		isDeletion := r.Claim.State == Dropped && w.dropping[r.at] && len(of) > 0 && of[0] == a && !r.claim.isGone
-		if isDeletion && (o.State == Done || len(of) > 1) {
+		if isDeletion && o.State == Done {
 			w.remove(a, r.at)
+		}
+		if of := w.owners[r.at]; w.dropping[r.at] && len(of) > 1 && !w.isOpen(r.at) {
+			w.remove(of[0], r.at)
 		}
 		if next := r.Settle(o, w.now); next != nil {
 			w.offer(*next)

@@ -179,6 +179,23 @@ func TestDeletionUnderWay(t *testing.T) {
 	}
 }
 
+// A claim that was asked for while an apply of the former owner is under way has the target after
+// it, without a deletion.
+func TestApplyUnderWay(t *testing.T) {
+	t.Parallel()
+	table := New(nil)
+	apply, _ := ask(table, pa, 1, true, one).Try(one, noon)
+	ask(table, pa, 2, true)
+	b := ask(table, pb, 3, true, one)
+	next := apply.Settle(Outcome{State: Done}, noon)
+	if next == nil || next.Asker != pb || next.Former != pa || states(table, pa) != "" {
+		t.Errorf("next is %v; the former owner has %s", next, states(table, pa))
+	}
+	if v := attempt(b, one, Outcome{State: Done}); v != Try {
+		t.Error(v)
+	}
+}
+
 // Without a deletion under way, who asks has a dropped target at once.
 func TestDroppedIsTakenOver(t *testing.T) {
 	t.Parallel()

@@ -198,13 +198,13 @@ func (a Attempt) Settle(o Outcome, now time.Time) (next *Claim) {
 	isMeant := !c.isGone && c.isDropped == a.deletes && (!c.owns || c.isOwner())
 	if isMeant {
 		a.settle(l, o, now)
-		if a.deletes && !c.isGone && p.hasHeir() { // which asked while it was being deleted
-			l.erase(c)
-			l.handOver(c)
-		}
 	}
 	l.tidy(p)
 	owner := p.owner()
+	if owner != nil && owner.isDropped && p.open == 0 && p.hasHeir() {
+		l.erase(owner) // the heir asked while this request was under way
+		owner = l.handOver(owner)
+	}
 	if owner == nil || p.open > 0 || owner.state != Asked || owner == c && isMeant {
 		return nil
 	}
