@@ -40,6 +40,8 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(AppendInformer(nil, Informer{"a", "b", "c"}))
 	f.Add(AppendCluster(nil, Cluster{"a", "b"}))
 	f.Add(AppendObject(nil, o, []string{"r"}, false, none))
+	f.Add(AppendClaim(nil, &Claim{State: 1, Owns: true, Order: -1, Event: 1 << 63, Version: "v1"}))
+	f.Add(AppendClaim(nil, &Claim{State: 3, Dropped: true, Failures: 7, Due: now, Cause: "quota", Reason: "r", FormerRule: "r", FormerKey: key("a")}))
 	f.Add(FormatOf(FormatVersion))
 	f.Add(AppendDeliveryKey(nil, Letters, key("a"), 7))
 	f.Add(bytes.Repeat([]byte{1, 0xff}, 40))
@@ -72,6 +74,12 @@ func FuzzDecoding(f *testing.F) {
 		if n, err := ReadNote(b); err == nil {
 			again, err := ReadNote(AppendNote(nil, NoteID{n.Rule, n.Name}, n.Value))
 			if diff := cmp.Diff(n, again); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
+		if c, err := ReadClaim(b); err == nil {
+			again, err := ReadClaim(AppendClaim(nil, &c))
+			if diff := cmp.Diff(c, again); diff != "" || err != nil {
 				t.Error(diff, err)
 			}
 		}
@@ -116,6 +124,7 @@ func TestHostileLengthsAllocateLittle(t *testing.T) {
 		allocated := testing.AllocsPerRun(10, func() {
 			_, _ = ReadRule(b)
 			_, _ = ReadInformer(b)
+			_, _ = ReadClaim(b)
 			_, _ = ReadDelivery(b, nil)
 			r := fields.Reader{Left: b[1:]}
 			_, _, _ = readForm(&r, nil)
