@@ -164,7 +164,7 @@ func FuzzWalk(f *testing.F) {
 }
 
 // checkWalk also returns what the rule gave, and in how many pieces.
-func checkWalk(t *testing.T, data []byte) (steps []Step, failure error, pieces int) {
+func checkWalk(t *testing.T, data []byte) (steps []Step, pieces int, failure error) {
 	c := &chance{data}
 	a := &Actions{Prune: c.of(4) == 1, Deleted: c.of(3) > 0}
 	for i := range 1 + c.of(3) {
@@ -226,7 +226,7 @@ func checkWalk(t *testing.T, data []byte) (steps []Step, failure error, pieces i
 			t.Fatalf("visit stopped at its call %d, but was called %d times; error %v", at+1, calls, err)
 		}
 	}
-	return steps, failure, len(seen)
+	return steps, len(seen), failure
 }
 
 // collect returns the pieces of one walk, and checks each against the bounds.
@@ -273,7 +273,7 @@ func TestGeneratedWalks(t *testing.T) {
 	var gave, failed, past, several int
 	const n = 300
 	for seed := range uint64(n) {
-		steps, err, pieces := checkWalk(t, randomBytes(seed))
+		steps, pieces, err := checkWalk(t, randomBytes(seed))
 		switch {
 		case err != nil:
 			failed++
