@@ -53,6 +53,28 @@ func (h *stopwatch) p99() (p99, most time.Duration) {
 	return p99, most
 }
 
+// change waits until the sources are ready, and then changes 200 objects a second until end.
+func (l *life) change(e *Engine, h *stopwatch) (end func()) {
+	for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			h.mu.Lock()
+			h.sent[strconv.FormatInt(l.server.Update(configMaps, 1), 10)] = time.Now()
+			h.mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // BenchmarkReload reloads a plan of a hundred rules about 100,000 objects, of which one rule has
 // changed, while 200 objects change a second. p99-alone and p99-reload are from the server's
 // sending to the handler of another rule, in the two seconds before the reload and from its
@@ -72,19 +94,7 @@ func BenchmarkReload(b *testing.B) {
 	h := &stopwatch{sent: make(map[string]time.Time)}
 	e, stop := l.startWith(manifests("none"), h)
 	defer stop()
-	for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			h.mu.Lock()
-			h.sent[strconv.FormatInt(l.server.Update(configMaps, 1), 10)] = time.Now()
-			h.mu.Unlock()
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
+	defer l.change(e, h)()
 	var alone, during, most, first, told, reload time.Duration
 	n := 0
 	for b.Loop() {
@@ -143,19 +153,7 @@ func BenchmarkReloadToAnotherSelection(b *testing.B) {
 			h := &stopwatch{sent: make(map[string]time.Time)}
 			e, stop := l.startWith(manifests("maps"), h)
 			defer stop()
-			for slices.ContainsFunc(e.Status().Sources, func(s admin.SourceStatus) bool { return !s.Ready }) {
-				time.Sleep(time.Millisecond)
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			go func() {
-				for ctx.Err() == nil {
-					h.mu.Lock()
-					h.sent[strconv.FormatInt(l.server.Update(configMaps, 1), 10)] = time.Now()
-					h.mu.Unlock()
-					time.Sleep(5 * time.Millisecond)
-				}
-			}()
+			defer l.change(e, h)()
 			var alone, during, reload time.Duration
 			n := 0
 			for b.Loop() {

@@ -100,8 +100,9 @@ func (b *Budget) meter() value.Meter {
 	return value.Meter{Steps: min(MaxSteps, b.Steps), Bytes: min(MaxMemory, b.Memory)}
 }
 
-// charge takes from b what an evaluation has used of what meter returned, and returns the
-// evaluation's error. An evaluation that only b has stopped fails with errBudget.
+// charge subtracts from b what an evaluation has used. given is what meter returned for it, and
+// left is the rest. charge returns err, the evaluation's error, or errBudget in its place if only b
+// has stopped the evaluation.
 func (b *Budget) charge(given, left value.Meter, err error) error {
 	if b == nil {
 		return err
@@ -127,8 +128,9 @@ type Cache interface {
 // Len, because nothing counts it. The zero Found is empty.
 type Found struct {
 	Len int
-	// Trees yields Len trees, always the same ones, in the same order. It decodes each only when asked
-	// for it, so that the budgets end an expression that looks at too many. It may be nil if Len is 0.
+	// Trees yields Len trees, always the same ones, in the same order. It decodes each only when
+	// asked for it, so that the budgets end an expression that looks at too many. It may be nil if
+	// Len is 0.
 	Trees iter.Seq[any]
 }
 
@@ -184,8 +186,8 @@ func (p *Program) ReadsTime() bool { return p.reads.time }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //
-// The errors of Bool, Number, Label, Strings, Objects and Value never carry contents of objects, and their text is
-// the same for every failure of one kind, so that it can serve as a key.
+// The errors of Bool, Number, Label, Strings, Objects and Value never carry contents of objects,
+// and their text is the same for every failure of one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
 	if p.exact && env.Budget == nil {
 		if ok, sure := p.decide(env.Object); sure {
@@ -235,8 +237,8 @@ func notTime(v any) error {
 	return value.Errorf("the expression gives %s, not a time", value.Some(v))
 }
 
-// Number evaluates the value of a metric: a number, true as 1 and false as 0, a time as Unix time, a
-// duration in seconds, or a quantity. ok is false if it gives nil.
+// Number evaluates the value of a metric: a number, true as 1 and false as 0, a time as Unix time,
+// a duration in seconds, or a quantity. ok is false if it gives nil.
 func (p *Program) Number(env *Env) (f float64, ok bool, err error) {
 	err = p.run(env, func(_ *run, v any) error {
 		if v == nil {

@@ -135,10 +135,10 @@ func (p Pupil) Departed(key delta.Key, last *object.Object, left *Inside) *objec
 // CatchUp is rules that catch up together, and the objects whose turn has not come: those that the
 // informer knew when it began, and keys that were added. It is not safe for concurrent use.
 //
-// It does not look at the objects that the informer knows before their turns, because there may be
-// a million: that an informer knows an object, and that this has not had its turn, is enough to
-// know that the turn will come. Therefore it must learn of objects that the informer did not know:
-// see Came.
+// There may be a million known objects, and a set of them takes long to make. So a CatchUp only
+// notes which objects have had their turn: every other one that the informer knows still has it to
+// come. An object that is new to the informer needs no turn, so the caller must report it: see
+// Came.
 type CatchUp struct {
 	Pupils []Pupil
 	rules  map[int]struct{}
@@ -192,16 +192,16 @@ func (c *CatchUp) Has(rule int) bool {
 	return has
 }
 
-// Came says that the informer did not know an object with this key, and does now. Unless the key
-// was added, the object needs no turn.
+// Came notes that an object is new to the informer. The object needs no turn, unless its key was
+// added.
 func (c *CatchUp) Came(key string) {
 	if _, isAdded := c.added[key]; !isAdded {
 		c.had[key] = struct{}{}
 	}
 }
 
-// Owes reports whether the turn of a key has not come that the informer knows, or has known since
-// it began.
+// Owes reports whether a key still has its turn to come. The key must be one that was added, or of
+// an object that the informer knows or has known since the catch-up began.
 func (c *CatchUp) Owes(key string) bool {
 	if _, had := c.had[key]; had {
 		return false
@@ -219,7 +219,7 @@ func (c *CatchUp) Next() (key string, ok bool) {
 		switch {
 		case len(c.known) > 0:
 			key = c.known[0].Key()
-			c.known[0] = nil // which may be gone, and need its memory no more
+			c.known[0] = nil // frees the object, if the informer has dropped it
 			c.known = c.known[1:]
 		case len(c.keys) > 0:
 			key, c.keys = c.keys[0], c.keys[1:]

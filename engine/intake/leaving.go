@@ -29,8 +29,8 @@ type leaving struct {
 type leaver struct {
 	inside map[delta.Key]*object.Object
 	apart  *apart           // nil if the informer's record stays for the rule
-	came   []*object.Object // what apart does not say yet
-	went   []delta.Key
+	came   []*object.Object // objects that are still to be added to apart
+	went   []delta.Key      // keys that are still to be removed from it
 }
 
 // next returns the key whose turn it is, and takes that. ok is false if none is left.
@@ -65,9 +65,9 @@ func leavers(
 	}
 }
 
-// BeginLeave has PrepareToLeave find what rules have inside that are about to leave the intake's
-// informer. Succeed or Drop follows, with the same becomes. next is the intake that takes over; nil
-// if the informer is dropped.
+// BeginLeave notes which rules are about to leave the intake's informer. PrepareToLeave then finds
+// what they have inside, and Succeed or Drop follows, with the same becomes. next is the intake
+// that takes over; nil if the informer is dropped.
 func (in *Intake) BeginLeave(next *Intake, becomes func(*live.Rule) *live.Rule) {
 	if in.options.IsStepped {
 		return
@@ -87,7 +87,8 @@ func (in *Intake) BeginLeave(next *Intake, becomes func(*live.Rule) *live.Rule) 
 	})
 }
 
-// newLeaver returns a leaver of which nothing is known. It is called between two steps.
+// newLeaver returns a leaver without objects. staysWritten says that the informer goes on writing
+// to its record, so the rule needs its own. newLeaver is called between two steps.
 func (t *tutor) newLeaver(is *live.Rule, staysWritten bool) *leaver {
 	of := &leaver{inside: make(map[delta.Key]*object.Object)}
 	if staysWritten {
@@ -98,12 +99,12 @@ func (t *tutor) newLeaver(is *live.Rule, staysWritten bool) *leaver {
 	return of
 }
 
-// stalled is how long PrepareToLeave bears that changes come as fast as it gives turns.
+// stalled is how long PrepareToLeave tolerates that objects change as fast as it gives turns.
 const stalled = time.Second
 
-// PrepareToLeave finds in turns what rules have inside that are about to leave informers: see
-// BeginLeave. It ends when little is left, or when ctx ends. If objects change faster than they
-// get turns, it rests no longer between the turns. If that does not help, it gives up. Succeed and
+// PrepareToLeave finds in turns what the rules have inside that BeginLeave has noted. It returns
+// once every object has had its turn, or when ctx ends. If objects change as fast as they get
+// turns, it stops resting between turns, and if that does not help, it returns early. Succeed and
 // Drop do what is left.
 func (all Set) PrepareToLeave(ctx context.Context) {
 	lull, least, since := timing.Lull, math.MaxInt, time.Now()
@@ -187,15 +188,16 @@ func (t *tutor) leaveSome(
 	}
 }
 
-// changed gives an object, which a step may have changed for rules that leave, another turn.
+// changed gives an object another turn for rules that leave, because a step may have changed it.
 func (l *learning) changed(o *object.Object) {
 	if l.leaving != nil {
 		l.leaving.changed[o.Key()] = struct{}{}
 	}
 }
 
-// leaves returns what a rule has inside that leaves the informer, and for a rule that needs one,
-// its own record of that. It is called between two steps.
+// leaves returns what a rule that leaves the informer has inside, and the rule's own record of
+// that, or nil if it needs none. staysWritten is as in newLeaver. leaves is called between two
+// steps.
 func (t *tutor) leaves(
 	rule int, is *live.Rule, staysWritten bool,
 	known iter.Seq[*object.Object], get func(key string) *object.Object,

@@ -241,9 +241,9 @@ func (p *parting) end() (isLast bool) {
 	return p.from.owed.Add(-1) == 0
 }
 
-// KeepApart gives rules records of their own for what they must still learn of the informer with
-// this id. It is called before another informer begins to write to the record with that id. The
-// caller may drop that record afterwards.
+// KeepApart copies what rules must still learn from the record with this id into records of their
+// own. It is called before another informer begins to write to that record. The caller may drop the
+// record afterwards.
 func (all Set) KeepApart(id string) {
 	isOfIt := func(p *parting) bool { return p.from.id == id }
 	for _, in := range all {

@@ -154,8 +154,8 @@ func (c *chance) node(name, namespace string, version int) string {
 		name, namespace, pick(c, "1", "2", "3", "null", `"`+hidden+`"`), pick(c, "1,2,3", `{"n":2},{"n":3}`, `null,"a"`, ""), pick(c, `"5"`, `"x"`, "7"), hidden, version)
 }
 
-// FuzzWalk makes rules, changes and caches from data. Walk and Evaluate must give what evaluating
-// everything at once gives. All bounds are small, so that there are many pieces.
+// FuzzWalk makes rules, changes and caches from data. Walk and Evaluate must give the same result as
+// atOnce, which evaluates everything in one go. All bounds are small, so walks have many pieces.
 func FuzzWalk(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(randomBytes(seed))

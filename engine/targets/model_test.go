@@ -507,7 +507,7 @@ func (w *world) run(input []byte) {
 	}
 }
 
-// finish lets everything end, and compares the cluster with what is asked for.
+// finish ends all requests and waves, and compares the cluster with the wishes of the askers.
 func (w *world) finish() {
 	w.spares = false
 	w.settle()

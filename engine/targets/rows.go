@@ -28,7 +28,7 @@ const (
 	wholeNote = "targets"
 )
 
-// maxOrder bounds the order of a row, so that there is room for later ones.
+// maxOrder is the highest order that a row may have. It leaves room for the orders of later claims.
 const maxOrder = 1 << 62
 
 // rowName returns the name of a claim's row.

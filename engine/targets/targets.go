@@ -15,6 +15,8 @@
 // deleted or somebody else's. So after a crash, no target is without a claim. Other claims are
 // recorded only if their wave is long or fails, so that the next one does not repeat all of it.
 //
+// Nothing uses the package yet: informd still performs rules' own actions without such an account.
+//
 // The package is pure: the time is an argument, a [Records] takes the rows, and nothing here sends
 // a request or looks at an object. Methods that change claims are called within a cut of the state,
 // so that what one call changes is recorded as a whole or not at all.
@@ -128,8 +130,8 @@ type Left struct {
 
 // Bounds of the table.
 const (
-	// MaxClaims bounds the claims that own, and as well those that do not. What is asked for beyond
-	// it waits.
+	// MaxClaims bounds the claims that own, and separately those that do not. A target that is asked
+	// for beyond the bound waits.
 	MaxClaims = 1_000_000
 
 	maxCause  = 32  // bytes of a claim's cause

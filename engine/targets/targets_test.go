@@ -148,7 +148,7 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// A claim that was asked for while a deletion is under way waits for its end.
+// A claim that is made while its target is being deleted waits until the deletion has ended.
 func TestDeletionUnderWay(t *testing.T) {
 	t.Parallel()
 	table := New(nil)

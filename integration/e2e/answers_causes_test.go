@@ -34,7 +34,7 @@ func TestAdviceFitsTheCause(t *testing.T) {
 		policy     = "change the object, or the cluster's policy "
 		quota      = "raise the quota of the namespace, or free some of it"
 		notCounted = "wait until the cluster has counted what the quota covers; if it never does, look at its kube-controller-manager"
-		fixed      = "leave the field as it is, or delete the object: an apply then makes it anew"
+		fixed      = "leave the field as it is, or delete the object: the next apply creates it again"
 		invalid    = "mend the action: the API server never takes it as it is"
 	)
 	configMap := func(namespace, name string) string {

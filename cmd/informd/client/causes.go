@@ -40,7 +40,7 @@ var causes = []cause{
 		"change the Pod, or the level $1 that its namespace enforces"},
 	{regexp.MustCompile(forbidden + `unable to create new content in namespace (\S+) because it is ` +
 		`being terminated`),
-		"wait until the namespace $1 is gone, and make it anew: nothing can be created in it now"},
+		"wait until the namespace $1 is gone, then create it again: nothing can be created in it now"},
 	{regexp.MustCompile(forbidden), "change the object, or what in the cluster does not admit it"},
 	{regexp.MustCompile(`namespace (\S+) does not exist`), "make the namespace $1"},
 	{regexp.MustCompile(ofAction + `the cluster does not serve (\S+)`),
@@ -48,7 +48,7 @@ var causes = []cause{
 	{regexp.MustCompile(`422 Unprocessable Entity: .*?(?:field is immutable|cannot change roleRef|` +
 		`may not change once set|spec is immutable after creation|` +
 		`(?:pod updates may not|updates to \w+ spec for fields other than) )`),
-		"leave the field as it is, or delete the object: an apply then makes it anew"},
+		"leave the field as it is, or delete the object: the next apply creates it again"},
 	{regexp.MustCompile(`the object exists and the rule did not apply it, and prune would delete it`),
 		"do one of these"},
 	{regexp.MustCompile(`it exists already, and the rule did not create it`),

@@ -90,8 +90,8 @@ func (s handlerSet) named(name string) *runningHandler {
 }
 
 // next returns what delivers to the handlers of another plan: what there is for those whose
-// manifests have not changed. areRead says that the manifests were read just now. Then they also
-// count for a process that was reloaded with another one. Nothing is started.
+// manifests have not changed. areRead says that the manifests were read just now: then a process
+// that was reloaded with another manifest is replaced, too. next starts nothing.
 func (h *handlers) next(configured []config.Handler, areRead bool) (next handlerSet, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
