@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestChangedRuleReceivesDeletionsOfAGoneResource(t *testing.T) {
 	l.server.Serve(configMaps, "ConfigMap", true)
 	l.put("x", "2")
 	told = append(told, l.run(after, new(teller), n(1))...)
-	l.expect(told, "r deleted a →1", "r synced x →2")
+	l.expect(slices.Sorted(slices.Values(told)), "r deleted a →1", "r added x →2")
 }
 
 func TestResyncsDoNotChangeMembershipOfSecrets(t *testing.T) {
@@ -258,6 +259,43 @@ func TestGoneResourceBlocksNothing(t *testing.T) {
 	})
 }
 
+// A run that ends within a list has no position. The next run lists as well, but its rules have
+// followed the source: what has come meanwhile is added, and a rule that only asks for that must not
+// miss it.
+func TestObjectsThatCameBeforeARunThatEndsWithinALaterList(t *testing.T) {
+	t.Parallel()
+	for resource, source := range map[string]string{"configmaps": mapSource, "secrets": secretSource} {
+		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			put := func(name string) {
+				l.server.Apply(schema.GroupVersionResource{Version: "v1", Resource: resource},
+					fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":"1"}}`, name))
+			}
+			put("a")
+			rules := source + aRule("r", "") + aRule("added", `, events: [added]`)
+			l.expect(l.run(rules, new(teller), n(1)), "r synced a →1")
+			put("x")
+			refused := new(atomic.Bool)
+			l.server.Fail(func(r *http.Request) *metav1.Status {
+				status := noLists(resource, r)
+				if status != nil {
+					refused.Store(true)
+				} else if r.URL.Query().Get("watch") != "" {
+					status = &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired}
+				}
+				return status
+			})
+			_, listed := l.attempt(rules, new(teller), patience, func(*Engine, []string) bool { return refused.Load() })
+			if !listed {
+				t.Fatal("the second run has not tried to list")
+			}
+			l.server.Fail(nil)
+			l.expect(l.run(rules, new(teller), n(2)), "added added x →1", "r added x →1")
+		})
+	}
+}
+
 func TestGoneSecretIsDeliveredWhateverWhenReads(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -442,9 +480,13 @@ func TestSecretsAreNotToldBackwardsAfterARunThatDidNotCatchUp(t *testing.T) {
 
 // noSecretLists lets watches bring changes, and no list fill the cache.
 func noSecretLists(r *http.Request) *metav1.Status {
+	return noLists("secrets", r)
+}
+
+func noLists(resource string, r *http.Request) *metav1.Status {
 	query := r.URL.Query()
 	if query.Get("sendInitialEvents") == "true" || query.Get("watch") == "" && !strings.Contains(query.Get("fieldSelector"), "no-such-object") &&
-		strings.HasSuffix(r.URL.Path, "/secrets") {
+		strings.HasSuffix(r.URL.Path, "/"+resource) {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (t *tutor) Resume(snapshot state.Snapshot, decision resume.Decision) {
 			r.Memory.BeginCatchUp()
 		}
 	}
-	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
+	isNew := len(snapshot.Objects) == 0 && !snapshot.HasFollowed
 	if isNew && len(t.learns.left) == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (t *tutor) Resume(snapshot state.Snapshot, decision resume.Decision) {
 	t.sinks.waits.Restore(snapshot.Objects, snapshot.Inside, p.known(t.Rules), t.options.Clock.Now())
 	t.Informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
-		Partial: isPartial, Follow: t.sinks.record.isSecret,
+		HasFollowed: snapshot.HasFollowed, Partial: isPartial, Follow: t.sinks.record.isSecret,
 	})
 }
 

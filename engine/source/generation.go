@@ -30,14 +30,11 @@ type generation struct {
 }
 
 // newGeneration makes the next generation.
-func (i *Informer) newGeneration(arrival delta.Type) *generation {
+func (i *Informer) newGeneration() *generation {
 	saved := i.saved
 	i.saved = nil
-	if saved != nil && saved.ResourceVersion != "" { // it has all that existed then
-		arrival = delta.Added
-	}
 	g := &generation{
-		informer: i, arrival: arrival, told: make(chan struct{}), handed: make(chan struct{}),
+		informer: i, arrival: i.feed.arrival(), told: make(chan struct{}), handed: make(chan struct{}),
 	}
 	g.wire = &wire{
 		informer: i, saved: saved, told: g.told, handed: g.handed,

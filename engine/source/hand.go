@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/object/scan"
 	"github.com/informd/informd/engine/timing"
@@ -56,7 +55,7 @@ func (h *Hand) Position() string {
 // Resume begins a watch from Position, which must not be empty. Then the changes since that
 // position follow, and CaughtUp.
 func (h *Hand) Resume() {
-	g := h.begin(delta.Added)
+	g := h.begin()
 	saved := g.wire.saved
 	g.wire.saved, g.wire.resumed, g.wire.parts = nil, true, saved.Partial
 	entries := h.informer.reader.restored(context.Background(), saved, h.informer.Packer())
@@ -95,15 +94,11 @@ func (h *Hand) List(resourceVersion string, objects [][]byte) error {
 		}
 		entries = append(entries, e)
 	}
-	arrival := delta.Synced
-	if h.present != nil || !h.since.IsZero() {
-		arrival = delta.Added
-	}
 	if !h.since.IsZero() {
 		h.since, h.isWithdrawn, h.isOver = time.Time{}, false, false
 		h.informer.health.listing()
 	}
-	g := h.begin(arrival)
+	g := h.begin()
 	if g.wire.saved != nil {
 		g.wire.saved = nil
 		h.informer.feed.lost()
@@ -178,6 +173,7 @@ func (h *Hand) Unserve(isWithdrawn bool) {
 		i.cache.empty()
 	}
 	reason := "the cluster does not serve " + object.ResourceName(i.sel.Resource)
+	i.feed.hasNone()
 	i.health.notServed(reason, i.counts.objects.Load())
 }
 
@@ -204,9 +200,9 @@ func (h *Hand) gone() (at time.Time) {
 }
 
 // begin begins a generation, which takes the place of the one before.
-func (h *Hand) begin(arrival delta.Type) *generation {
+func (h *Hand) begin() *generation {
 	h.informer.gate.reset()
-	h.present = h.informer.newGeneration(arrival)
+	h.present = h.informer.newGeneration()
 	return h.present
 }
 

@@ -193,11 +193,9 @@ func (i *Informer) run(ctx context.Context) {
 	running.Go(func() { i.sayProgress(ctx) })
 	running.Go(func() { i.confirming.run(ctx) })
 
-	// Objects of the first list existed before. Later ones, also of a resource that was not served
-	// before, count as added.
 	i.health.listing()
-	for arrival := delta.Synced; ; arrival = delta.Added {
-		err := i.newGeneration(arrival).run(ctx)
+	for {
+		err := i.newGeneration().run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -212,6 +210,7 @@ func (i *Informer) run(ctx context.Context) {
 			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation
 			continue
 		}
+		i.feed.hasNone()
 		isConfirmed := i.unserved(ctx, string(notServed))
 		if ctx.Err() != nil {
 			return

@@ -32,6 +32,7 @@ type cut struct {
 	mu       sync.Mutex
 	objects  map[delta.Key]*object.Object
 	version  string
+	followed bool // there was a version
 	complete bool
 	past     []Saved
 	history  bool // remember past
@@ -53,6 +54,7 @@ func (c *cut) Take(s Step) {
 	}
 	if s.Moved {
 		c.version = s.Position
+		c.followed = c.followed || c.version != ""
 	}
 	if c.history {
 		c.past = append(c.past, c.state())
@@ -72,7 +74,7 @@ func (c *cut) CaughtUp(known iter.Seq[*object.Object]) {
 }
 
 func (c *cut) state() Saved {
-	return Saved{Objects: slices.Collect(maps.Values(c.objects)), ResourceVersion: c.version}
+	return Saved{Objects: slices.Collect(maps.Values(c.objects)), ResourceVersion: c.version, HasFollowed: c.followed}
 }
 
 // saved returns what the next run restores.
@@ -100,7 +102,7 @@ func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Infor
 	for _, o := range saved.Objects {
 		c.objects[delta.KeyOf(o)] = o
 	}
-	c.version = saved.ResourceVersion
+	c.version, c.followed = saved.ResourceVersion, saved.HasFollowed || saved.ResourceVersion != ""
 	i.Restore(saved)
 	return s, i, e, c, lines
 }
@@ -124,9 +126,12 @@ func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 func TestRestartReportsMissedChanges(t *testing.T) {
 	t.Parallel()
 	for name, between := range map[string]func(*apistub.Server, *Saved){
-		"with history":           func(*apistub.Server, *Saved) {},
-		"without history":        func(s *apistub.Server, _ *Saved) { s.Expire() },
-		"saved within a list":    func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "" },
+		"with history":        func(*apistub.Server, *Saved) {},
+		"without history":     func(s *apistub.Server, _ *Saved) { s.Expire() },
+		"saved within a list": func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "" },
+		"saved in the first list": func(_ *apistub.Server, saved *Saved) {
+			saved.ResourceVersion, saved.HasFollowed = "", false
+		},
 		"from the future":        func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "999999" },
 		"not a resource version": func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "tomorrow" },
 	} {
@@ -141,7 +146,7 @@ func TestRestartReportsMissedChanges(t *testing.T) {
 				s, i, e, c, _ := next(t, server, saved)
 				run(t, s)
 				added := "added d 1"
-				if name == "saved within a list" {
+				if name == "saved in the first list" {
 					added = "synced d 1" // it may have existed before
 				}
 				e.expectAll(t, "updated a 1→2", "deleted b 1", added)
@@ -640,6 +645,8 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 			switch {
 			case d.Type == delta.Updated && was != version(d.Old):
 				t.Fatalf("%s is updated from %s, but was at %s", d.Key(), version(d.Old), was)
+			case d.Type == delta.Synced && saved.HasFollowed:
+				t.Fatalf("%s is synced, though an earlier run followed the server", d.Key())
 			case d.Type == delta.Added && there:
 				t.Fatalf("%s is added again", d.Key())
 			case d.Type == delta.Deleted && !there:

@@ -155,7 +155,7 @@ var errAhead = errors.New("the server is at an earlier resourceVersion than the 
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.ResourceVersion == "":
-		return "", errors.New("its list is incomplete")
+		return "", errors.New("the last run ended within a list, or while the cluster did not serve the resource")
 	case !saved.follows():
 		return "", errors.New("it lacks fields that the source keeps now")
 	}

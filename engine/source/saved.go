@@ -18,6 +18,9 @@ type Saved struct {
 	// ResourceVersion is the consumer's position. If it is empty, the informer must compare the
 	// objects with a list.
 	ResourceVersion string
+	// HasFollowed says that the consumer had such a position. Then it has known all objects of the
+	// server, and new ones are Added and not Synced. It follows from a ResourceVersion.
+	HasFollowed bool
 	// Partial says that the objects lack parts that the informer is to keep now. A list completes
 	// them, and each object comes back or is gone: see Step.Saved.
 	Partial bool

@@ -315,7 +315,10 @@ func (w *writer) objects(i informerCut) {
 	} else if len(i.objects) > 0 && i.written.Kept != i.opts.Kept {
 		i.written.Kept = KeptMixed
 	}
-	i.written.ResourceVersion = i.version
+	hasFollowed := i.told || i.written.ResourceVersion != ""
+	if i.written.ResourceVersion = i.version; i.version == "" && hasFollowed {
+		i.written.ResourceVersion = records.Withdrawn
+	}
 	if i.told && i.version != "" {
 		i.written.Kept = i.opts.Kept
 	}

@@ -29,6 +29,7 @@ var ErrSetAside = errors.New("the state could not be read and is set aside")
 type Snapshot struct {
 	Objects         []*object.Object // packed, in no order; of Secrets, identities
 	ResourceVersion string           // what to go on from; "" if that cannot be
+	HasFollowed     bool             // it had one: only a later list was under way, or the resource gone
 	Kept            string           // ObjectsOptions.Kept when they were recorded, or KeptMixed
 	Inside          map[delta.Key][]string
 }
@@ -58,12 +59,15 @@ func (i *Objects) Load() (Snapshot, error) {
 	i.written = l.record
 	s.Begin()
 	defer s.End()
-	i.version = l.record.ResourceVersion
+	if i.version = l.record.ResourceVersion; i.version == records.Withdrawn {
+		i.version = ""
+	}
 	if !s.running.Load() {
 		l.repack()
 	}
 	return Snapshot{
-		Objects: l.objects, ResourceVersion: i.version, Kept: l.record.Kept, Inside: l.inside,
+		Objects: l.objects, ResourceVersion: i.version, HasFollowed: l.record.ResourceVersion != "",
+		Kept: l.record.Kept, Inside: l.inside,
 	}, nil
 }
 

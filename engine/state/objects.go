@@ -108,7 +108,7 @@ func (i *Objects) set(key delta.Key, r objectRecord) {
 }
 
 // Version records the resourceVersion of the recorded objects. "" means that another run cannot
-// resume from them, because a list is under way.
+// resume from them, because a list is under way, or the resource is not served any more.
 func (i *Objects) Version(rv string) {
 	if i.store.broken.Load() || i.dropped.Load() {
 		return

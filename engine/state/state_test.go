@@ -241,6 +241,43 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// A version that is withdrawn stays known to have been there, over any number of runs.
+func TestWithdrawnVersions(t *testing.T) {
+	dir := t.TempDir()
+	for run, c := range []struct {
+		version     string // that the run before recorded last
+		hasFollowed bool
+		record      []string
+	}{
+		{"", false, []string{""}},
+		{"", false, nil},
+		{"", false, []string{"1", ""}},
+		{"", true, nil},
+		{"", true, []string{"", ""}},
+		{"", true, []string{"2"}},
+		{"2", true, []string{""}},
+		{"", true, []string{"3"}},
+		{"3", true, nil},
+	} {
+		s := open(t, dir, Options{})
+		i := s.Objects("i", ObjectsOptions{})
+		found, err := i.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.ResourceVersion != c.version || found.HasFollowed != c.hasFollowed {
+			t.Errorf("run %d found version %q, followed %t; want %q, %t", run, found.ResourceVersion, found.HasFollowed, c.version, c.hasFollowed)
+		}
+		s.recorded(func() {
+			i.Put(obj(t, "x", 1, ""), nil)
+			for _, version := range c.record {
+				i.Version(version)
+			}
+		})
+		closed(t, s)
+	}
+}
+
 func TestClusters(t *testing.T) {
 	for _, c := range []struct {
 		was, is Cluster

@@ -7,8 +7,13 @@ import (
 )
 
 // Informer is the record of an informer, without its objects: its id, the paths that its objects
-// were kept with, and the resourceVersion to go on from.
+// were kept with, and the resourceVersion to go on from. That is empty during the informer's first
+// list, and Withdrawn during a later one.
 type Informer struct{ ID, Kept, ResourceVersion string }
+
+// Withdrawn is the resourceVersion of an informer that had one, and cannot go on from it. It is none
+// that a server knows, so an informd that does not know it lists, too.
+const Withdrawn = "-"
 
 // AppendInformer appends the record of an informer.
 func AppendInformer(b []byte, i Informer) []byte {
