@@ -102,9 +102,9 @@ func (i *Informer) NextRound(of timing.Timetable) time.Time { return i.feed.next
 // compares a list with the saved objects. It reports additions, updates with the old state, and
 // deletions with the last known state.
 func (i *Informer) Restore(saved Saved) {
-	saved.HasFollowed = saved.HasFollowed || saved.ResourceVersion != ""
 	i.feed.restore(saved)
-	if len(saved.Objects) > 0 || saved.HasFollowed {
+	i.hasFollowed = saved.HasFollowed || saved.ResourceVersion != ""
+	if len(saved.Objects) > 0 || i.hasFollowed {
 		saved.Objects = slices.Clone(saved.Objects)
 		i.saved = &saved
 	}

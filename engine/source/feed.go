@@ -46,8 +46,6 @@ type feed struct {
 	caughtUp bool // the consumer's CaughtUp was called
 	// resumable says that the consumer has a position.
 	resumable bool
-	// hasFollowed says that the consumer has known all objects of the server, in this run or before.
-	hasFollowed bool
 	// isNarrow says that known objects may lack parts that the informer is to keep now, and that
 	// are in the store once that has been listed.
 	isNarrow bool
@@ -114,7 +112,7 @@ func (f *feed) fit(came arrival) any {
 func (f *feed) restore(saved Saved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.resumable, f.hasFollowed = saved.follows(), saved.HasFollowed
+	f.resumable = saved.follows()
 	f.known = make(map[string]*object.Object, len(saved.Objects))
 	if saved.Partial {
 		f.parts = make(map[string]struct{}, len(saved.Objects))
@@ -256,24 +254,6 @@ func (f *feed) reached(m mark) {
 	if m.caughtUp {
 		f.followedUp()
 	}
-}
-
-// arrival returns the type of the deltas of new objects in a list: Synced of the first list, whose
-// objects existed before, and Added of later ones, also if the resource was not served before.
-func (f *feed) arrival() delta.Type {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.hasFollowed {
-		return delta.Added
-	}
-	return delta.Synced
-}
-
-// hasNone says that the server had no objects: the resource was not served.
-func (f *feed) hasNone() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.hasFollowed = true
 }
 
 // isEmpty reports whether no object is known.
@@ -420,7 +400,7 @@ func (f *feed) followedUp() {
 	if f.caughtUp {
 		return
 	}
-	f.caughtUp, f.hasFollowed = true, true
+	f.caughtUp = true
 	if f.consumer != nil {
 		f.guard(func() { f.consumer.CaughtUp(f.objects()) })
 		f.wake()

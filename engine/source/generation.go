@@ -33,8 +33,12 @@ type generation struct {
 func (i *Informer) newGeneration() *generation {
 	saved := i.saved
 	i.saved = nil
+	arrival := delta.Synced
+	if _, hasRead, _ := i.health.progress(); hasRead || i.hasFollowed {
+		arrival = delta.Added
+	}
 	g := &generation{
-		informer: i, arrival: i.feed.arrival(), told: make(chan struct{}), handed: make(chan struct{}),
+		informer: i, arrival: arrival, told: make(chan struct{}), handed: make(chan struct{}),
 	}
 	g.wire = &wire{
 		informer: i, saved: saved, told: g.told, handed: g.handed,

@@ -173,7 +173,7 @@ func (h *Hand) Unserve(isWithdrawn bool) {
 		i.cache.empty()
 	}
 	reason := "the cluster does not serve " + object.ResourceName(i.sel.Resource)
-	i.feed.hasNone()
+	i.hasFollowed = true
 	i.health.notServed(reason, i.counts.objects.Load())
 }
 

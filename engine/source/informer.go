@@ -39,7 +39,10 @@ type Informer struct {
 	// isAhead says that the server is at an earlier resourceVersion than the cache.
 	isAhead atomic.Bool
 	saved   *Saved // the start of the first generation; only run uses it later
-	fixed   []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
+	// hasFollowed says that the server's objects were known, in this run or before: new ones in a
+	// list are Added and not Synced. Only run uses it.
+	hasFollowed bool
+	fixed       []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
 	byHand *Hand // drives the informer, unless run does
 	life   life
@@ -210,7 +213,7 @@ func (i *Informer) run(ctx context.Context) {
 			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation
 			continue
 		}
-		i.feed.hasNone()
+		i.hasFollowed = true // there were none
 		isConfirmed := i.unserved(ctx, string(notServed))
 		if ctx.Err() != nil {
 			return
