@@ -297,7 +297,7 @@ func alsoAppliedBy(o applied.Object) string {
 type deed struct {
 	done  string                                      // in one word
 	stays func(applied.Object) string                 // why it is not done; "" if it is
-	do    func(applied.Object) (more string, _ error) // more is what there is to say of it
+	do    func(applied.Object) (more string, _ error) // more is a remark about it
 }
 
 // carryOut does something to objects, or says to which it would.

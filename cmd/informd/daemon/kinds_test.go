@@ -105,7 +105,7 @@ func TestKindsThatComeLater(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("there was no action")
 	}
-	// The manifests do not name the kind. What the cluster said of it holds while it does not answer.
+	// The manifests do not name the kind. The last answer of the cluster holds while it does not answer.
 	server.Fail(func(r *http.Request) *metav1.Status {
 		if strings.HasPrefix(r.URL.Path, "/apis/example.com/") {
 			return &apierrors.NewServiceUnavailable("away").ErrStatus

@@ -164,8 +164,8 @@ func (m *metrics) acted(d action.Done) {
 	m.actions.WithLabelValues(handler, m.of(d.Rule), d.Verb, string(d.Result)).Inc()
 }
 
-// forget drops what was counted for rules and handlers that are gone. What of theirs is still in
-// flight counts anew.
+// forget drops the counts of rules and handlers that are gone. A delivery of theirs that is still in
+// flight starts a new count.
 func (m *metrics) forget(rules, handlers []string) {
 	for _, name := range rules {
 		is := prometheus.Labels{"rule": name}
@@ -401,7 +401,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectRules shows what there is of each rule.
+// collectRules shows the figures of each rule.
 func (c *engineCollector) collectRules(
 	status admin.Status, gauge func(*prometheus.Desc, float64, ...string),
 	counter func(*prometheus.Desc, uint64, ...string),

@@ -84,7 +84,7 @@ func TestDeadLettersAreExpectedAsSuch(t *testing.T) {
 	}
 }
 
-// A test that is written anew has the fields of items that it had. A test without items gets them
+// A test that is written again has the fields of items that it had. A test without items gets them
 // where there are several.
 func TestExpectedItems(t *testing.T) {
 	item := func(name string) any {
