@@ -483,6 +483,7 @@ func noSecretLists(r *http.Request) *metav1.Status {
 	return noLists("secrets", r)
 }
 
+// noLists refuses the lists of a resource, and no other request.
 func noLists(resource string, r *http.Request) *metav1.Status {
 	query := r.URL.Query()
 	if query.Get("sendInitialEvents") == "true" || query.Get("watch") == "" && !strings.Contains(query.Get("fieldSelector"), "no-such-object") &&

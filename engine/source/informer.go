@@ -39,8 +39,9 @@ type Informer struct {
 	// isAhead says that the server is at an earlier resourceVersion than the cache.
 	isAhead atomic.Bool
 	saved   *Saved // the start of the first generation; only run uses it later
-	// hasFollowed says that the server's objects were known, in this run or before: new ones in a
-	// list are Added and not Synced. Only run uses it.
+	// hasFollowed says that all objects of the server were known before this generation, in this run
+	// or an earlier one: new ones in its list are Added and not Synced. Only run, or the Hand, uses it
+	// later.
 	hasFollowed bool
 	fixed       []byte // the one object, as JSON, of an informer that Fixed has made; nil otherwise
 
@@ -213,7 +214,7 @@ func (i *Informer) run(ctx context.Context) {
 			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation
 			continue
 		}
-		i.hasFollowed = true // there were none
+		i.hasFollowed = true // there were none, so objects that a later list has are new
 		isConfirmed := i.unserved(ctx, string(notServed))
 		if ctx.Err() != nil {
 			return

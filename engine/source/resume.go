@@ -155,7 +155,8 @@ var errAhead = errors.New("the server is at an earlier resourceVersion than the 
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.ResourceVersion == "":
-		return "", errors.New("the last run ended within a list, or while the cluster did not serve the resource")
+		return "", errors.New("the last run ended within a list, " +
+			"or while the cluster did not serve the resource")
 	case !saved.follows():
 		return "", errors.New("it lacks fields that the source keeps now")
 	}

@@ -29,7 +29,7 @@ var ErrSetAside = errors.New("the state could not be read and is set aside")
 type Snapshot struct {
 	Objects         []*object.Object // packed, in no order; of Secrets, identities
 	ResourceVersion string           // what to go on from; "" if that cannot be
-	HasFollowed     bool             // it had one: only a later list was under way, or the resource gone
+	HasFollowed     bool             // there was a ResourceVersion, now or earlier
 	Kept            string           // ObjectsOptions.Kept when they were recorded, or KeptMixed
 	Inside          map[delta.Key][]string
 }
