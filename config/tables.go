@@ -272,7 +272,9 @@ var stepVerbFields = append(eventfulFields[:len(eventfulFields):len(eventfulFiel
 	is(StepAnswer, mappingOf(fields{
 		is("rule", aText, "The rule whose next events are answered."),
 		is("handler", aText, "The handler whose next events are answered."),
-		is("times", whole(1, maxTimes, 1), "How many events are answered so."),
+		is("target", mappingOf(testTargetFields), "The object that the rule's own next actions fail on. The "+
+			"others are performed."),
+		is("times", whole(1, maxTimes, 1), "How many events are answered so, or actions."),
 		is("retry", mappingOf(answeredRetryFields), "The handler asks for the event again."),
 		is("reject", aText, "The handler rejects the event, for this reason."),
 		is("actions", atMost(maxActions, listOf(mappingOf(actionFields))), "The handler asks for actions."),
@@ -298,6 +300,12 @@ var objectStepFields = fields{
 var answeredRetryFields = fields{
 	is("after", span(false, 1, day, 0), "When. The default is informd's own delay."),
 	is("reason", aText, "Why."),
+}
+
+var testTargetFields = fields{
+	is("resource", aTarget, "The resource of the object, with /status behind it for the status.").required(),
+	is("namespace", aText, "The namespace of the object."),
+	is("name", aText, "The name of the object.").required(),
 }
 
 var sourceField = is("source", aText, "The Source whose resource it is.").required()

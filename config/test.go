@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Test is a Test manifest: what happens to objects, and which events the rules make of it.
@@ -57,14 +58,23 @@ type Step struct {
 	Expect          *Expect // nil: nobody looks yet at what came
 }
 
-// TestAnswer is what a handler answers in a test: exactly one of Retry, Reject and Actions is set.
+// TestAnswer is what a handler answers in a test, or what comes of a rule's own action: exactly one
+// of Retry, Reject and Actions is set.
 type TestAnswer struct {
-	Rule, Handler string // whose events it is for; one is empty
-	Times         int    // how many events it answers
+	Rule, Handler string      // whose events it is for; one is empty
+	Target        *TestTarget // of the rule's own actions; nil: it is for events. No Actions then
+	Times         int         // how many events, or actions, it answers
 	Retry, Reject bool
 	RetryAfter    time.Duration // 0: informd's own delay
 	Reason        string        // of a retry or reject
 	Actions       []Action      // without forEach, if and expressions
+}
+
+// TestTarget is what own actions of a rule are about.
+type TestTarget struct {
+	Resource        schema.GroupVersionResource
+	Subresource     string // status, or empty
+	Namespace, Name string
 }
 
 // Expect is what has come since the last Expect.
@@ -95,6 +105,8 @@ var (
 const (
 	maxAfter = 10 * year
 	maxTimes = 1_000_000
+	// maxTargetAfter is the longest time that informd leaves between two attempts at a target.
+	maxTargetAfter = 5 * time.Minute
 )
 
 // IsTestFile reports whether a file holds Tests, by its name. informd run leaves such files out of
@@ -380,6 +392,9 @@ func (r *reader) answer(f mapping) *TestAnswer {
 		r.mistake(f.at, "%srule or %shandler is missing: whose events does it answer?",
 			f.path, f.path)
 	}
+	if f.has("target") {
+		a.Target = f.testTarget()
+	}
 	first := ""
 	for _, verb := range []string{"retry", "reject", "actions"} {
 		switch {
@@ -400,6 +415,11 @@ func (r *reader) answer(f mapping) *TestAnswer {
 		retry := r.mapping(f.get("retry"), f.key["retry"], f.path+"retry", answeredRetryFields)
 		a.RetryAfter = retry.span("after")
 		a.Reason = retry.str("reason")
+		if a.Target != nil && a.RetryAfter > maxTargetAfter {
+			r.mistake(retry.get("after"), "%safter must be at most %s for a target, not %s: "+
+				"informd tries each target again by then", retry.path, ShortDuration(maxTargetAfter),
+				ShortDuration(a.RetryAfter))
+		}
 	case "reject":
 		a.Reject = true
 		a.Reason = f.str("reject")
@@ -407,6 +427,21 @@ func (r *reader) answer(f mapping) *TestAnswer {
 		a.Actions = r.answeredActions(f)
 	}
 	return a
+}
+
+// testTarget reads the target of an answer, which is what comes of a rule's own action.
+func (f mapping) testTarget() *TestTarget {
+	r := f.reader
+	for _, field := range []string{"handler", "actions"} {
+		if f.has(field) {
+			r.mistake(f.key[field], "%starget and %s%s exclude each other: a target is of a rule's own "+
+				"actions", f.path, f.path, field)
+		}
+	}
+	of := r.mapping(f.get("target"), f.key["target"], f.path+"target", testTargetFields)
+	t := &TestTarget{Namespace: of.str("namespace"), Name: of.str("name")}
+	t.Resource, t.Subresource = r.target(of.get("resource"), of.path+"resource", true)
+	return t
 }
 
 // answeredActions reads the actions of an answer, in the form that rules write them in.

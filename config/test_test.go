@@ -27,6 +27,7 @@ spec:
   - relist: {history: kept, meanwhile: [delete: {source: pods, name: web-1}]}
   - answer: {rule: crash-looping, retry: {after: 5m, reason: busy}, times: 3}
   - answer: {handler: oncall, actions: [delete: {resource: v1/pods, name: web-1}]}
+  - answer: {rule: crash-looping, target: {resource: v1/pods/status, namespace: shop, name: web-1}, reject: full}
   - delete: {source: pods, namespace: shop, name: web-0}
     expect:
     - rule: crash-looping
@@ -36,7 +37,7 @@ spec:
 	if err := mistakes.Err(); err != nil {
 		t.Fatal(err)
 	}
-	last := got.Tests[0].Steps[7].Expect
+	last := got.Tests[0].Steps[8].Expect
 	want := Test{
 		Name: "crashes", At: NewText("crashes"), Rules: []Text{NewText("crash-looping")},
 		Start: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
@@ -55,6 +56,13 @@ spec:
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 				Name:     &Value{Kind: ValueTemplate, Text: NewText("web-1")},
 			}}}},
+			{Verb: StepAnswer, Answer: &TestAnswer{
+				Rule: "crash-looping", Times: 1, Reject: true, Reason: "full",
+				Target: &TestTarget{
+					Resource:    schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+					Subresource: "status", Namespace: "shop", Name: "web-1",
+				},
+			}},
 			{Verb: StepDelete, Source: "pods", Namespace: "shop", Name: "web-0", Expect: &Expect{Exact: true, Extent: last.Extent}},
 		},
 	}
@@ -62,7 +70,7 @@ spec:
 		`{"rule":"crash-looping","payload":{"n":3,"seen":"2026-01-02T03:00:00Z","none":null,"text":"${a}","list":[true,1.50]}}`; text != want {
 		t.Errorf("the event is %s, want %s", text, want)
 	}
-	if at, want := last.Events[0].At.Position(0).String(), "rules_test.yaml:18:7"; at != want {
+	if at, want := last.Events[0].At.Position(0).String(), "rules_test.yaml:19:7"; at != want {
 		t.Errorf("the event is at %s, want %s", at, want)
 	}
 	last.Events = nil

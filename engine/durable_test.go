@@ -38,6 +38,7 @@ type life struct {
 	ahead        atomic.Int64      // nanoseconds that the daemon's clock is ahead
 	catchUpTurn  time.Duration     // see Options
 	writes       *heldWrites       // if not nil, the daemon writes by it
+	over         http.RoundTripper // if not nil, the daemon's requests go over it
 	said         func(line string) // called with each line of the log, if not nil
 }
 
@@ -127,6 +128,9 @@ func (l *life) startWith(manifests string, h live.Handler) (e *Engine, stop func
 	}
 	if l.writes != nil {
 		httpClient = &http.Client{Transport: l.writes}
+	}
+	if l.over != nil {
+		httpClient = &http.Client{Transport: l.over}
 	}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(l.server.Config())
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -143,12 +144,20 @@ func New(
 
 // newParts returns what all works of the engine are made of.
 func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
+	var rows targets.Records
+	if o.State != nil {
+		rows = o.State
+	}
+	table, heirs := targets.New(rows), running.NewHeirs()
 	act := acting.Options{
 		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery,
 		Logger: o.Logger, Clock: o.Clock, Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
+		Targets: table, State: live.Notes{Store: o.State, IsStepped: o.Stepping != nil},
+		ByID: e.present.ByID, Inherit: heirs.Add,
 	}
 	if o.Stepping != nil {
-		act.Perform = o.Stepping.Perform
+		act.Virtual = o.Stepping.Cluster
+		table.Exact()
 	}
 	acts, err := acting.New(act)
 	if err != nil {
@@ -156,10 +165,11 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 	}
 	parts := running.Parts{
 		Logger: o.Logger, Clock: o.Clock, Store: o.State,
-		Acting: acts, Trail: &e.trail, Present: &e.present,
+		Acting: acts, Targets: table, Heirs: heirs, Trail: &e.trail, Present: &e.present,
 		Intake: intake.Options{
 			Clock: o.Clock, Informers: e.informers, Moments: rounds.NewMoments(o.Clock.Now),
 			Store: o.State, Dead: e.dead, Turn: o.catchUpTurn, IsStepped: o.Stepping != nil,
+			Appeared: heirs.Appear,
 		},
 		Dispatch: dispatch.Options{
 			Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Attempted: o.Delivered,
@@ -244,6 +254,7 @@ func (e *Engine) follow(ctx context.Context) (undelivered int) {
 	// Start is called here, so that Run starts no informer that a Reload has not configured yet.
 	e.informers.Start()
 	e.tasks.start(func(ctx context.Context) { _ = e.informers.Run(ctx) }) // it runs once
+	e.tasks.start(func(ctx context.Context) { e.parts.Heirs.Run(ctx, &e.parts) })
 	now := e.work()
 	for _, w := range now.Waiting {
 		w.End = e.tasks.start(w.Run)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/state"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // hasResumed reports whether a rule follows its informers, and its source has synced.
@@ -85,8 +83,8 @@ func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	exists, failure := false, error(nil)
 	p.Pruning.Rule.Cluster = existence(func() (bool, error) { return exists, failure })
 	draft := delivery.Draft{Delta: p.Pruning.Rule.Orphaned(key)}
-	isPrune := func(all []handler.Action) bool { return len(slices.DeleteFunc(all, action.IsBreak)) == 1 }
-	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || !isPrune(got.Actions) {
+	isPrune := func(acts *delivery.Acts) bool { return len(acts.Actions()) == 1 && acts.OnlyPrunes }
+	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || !isPrune(got.Acts) {
 		t.Errorf("gone: prepared %+v, %v, want a prune", got, err)
 	}
 	exists = true
@@ -99,7 +97,7 @@ func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
 	}
 	seen := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"1","resourceVersion":"7"}}`)
 	draft.Delta = delta.Delta{Type: delta.Deleted, Object: seen}
-	if got, err := p.Prepare(t.Context(), draft); err != nil || !isPrune(got.Actions) {
+	if got, err := p.Prepare(t.Context(), draft); err != nil || !isPrune(got.Acts) {
 		t.Errorf("the rule has seen the deletion: prepared %+v, %v, want a prune", got, err)
 	}
 }

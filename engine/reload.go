@@ -245,6 +245,7 @@ func (r *reload) drop(rule *live.Rule) {
 	if r.store != nil {
 		live.DropRule(r.store, rule.ID)
 	}
+	r.parts.Heirs.Add(r.parts.Targets.DropRule(rule.ID))
 	end()
 	r.done.Dropped += waiting
 	isReplaced := r.next.Successor(rule) != nil
@@ -311,6 +312,7 @@ func (r *reload) succeed(rule *live.Rule) {
 	if rule.Tally != old.Tally {
 		old.Tally.Forget()
 	}
+	r.succeedTargets(rule)
 	r.note(rule)
 }
 

@@ -174,6 +174,9 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 
 // resume makes informers, lanes and dead letters go on from the loaded state.
 func (e *Engine) resume(from loaded) {
+	end := e.begin()
+	restoreTargets(e.parts.Targets, from)
+	end()
 	left := e.part(from)
 	e.drop(left, from)
 	for _, id := range e.present.Intakes().IDs() {
@@ -185,7 +188,7 @@ func (e *Engine) resume(from loaded) {
 			l.Reason, l.Plain = "not kept over the restart, as it may quote a secret", true
 		}
 	}
-	end := e.begin() // Restore may evict letters that exceed the limit, and records that
+	end = e.begin() // Restore may evict letters that exceed the limit, and records that
 	evicted := e.dead.Restore(from.letters)
 	end()
 	dispatch.LogEvicted(e.log, evicted)
@@ -218,6 +221,7 @@ func (e *Engine) resume(from loaded) {
 		r.Memory.NoteLoaded()
 	}
 	e.restoreCounts(from.notes)
+	resumeTargets(&e.parts, e.work().Rules, from)
 	for _, r := range e.work().Rules {
 		r.Pruning.Spares().Restore(notesOf(r.ID, from.notes))
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/live"
@@ -22,14 +22,12 @@ import (
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/timing"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // Stepping are the Options of an Engine that a Stepper drives in place of Run.
 type Stepping struct {
-	// Perform gets the actions that are due, in place of the cluster. Those of a rule itself are
-	// as action.Join made them.
-	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
+	// Cluster takes the place of the cluster, for actions. Its methods must not call the engine.
+	Cluster acting.Virtual
 	// Died, if not nil, gets each dead letter. It must not call the engine.
 	Died func(delivery.Letter)
 	// Failed, if not nil, gets each failure of an expression that makes no dead letter. rule is the
@@ -140,6 +138,7 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
 	for delivered := true; delivered; {
 		delivered, due = false, time.Time{}
+		s.engine.parts.Heirs.Offer(&s.engine.parts)
 		for _, d := range s.engine.work().Dispatchers {
 			next, ok := d.Step(ctx)
 			delivered = delivered || ok

@@ -9,7 +9,8 @@ import (
 
 	"k8s.io/client-go/discovery"
 
-	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -62,9 +63,12 @@ func (w *heldWrites) begin(t *testing.T, e *Engine, rule, from string) (end func
 			ID: rule + "/u/synced/" + from, Rule: rule, Event: handler.Synced,
 			Resource: handler.Resource(configMaps), Namespace: "shop", Name: "a", UID: "u", ResourceVersion: from,
 		}
-		_ = e.parts.Acting.ForRules().Do(t.Context(), &ev, action.Join([]action.Step{{Actions: []handler.Action{{
-			Verb: handler.ActionPatch, Resource: ev.Resource, Namespace: "shop", Name: "a", Patch: []byte(`{}`),
-		}}}}))
+		_, _ = e.parts.Acting.ForRules().Perform(t.Context(), dispatch.Performance{
+			Event: &ev, Stop: func() bool { return false },
+			Acts: &delivery.Acts{Pieces: []delivery.Piece{{Label: "actions[0]", Actions: []handler.Action{{
+				Verb: handler.ActionPatch, Resource: ev.Resource, Namespace: "shop", Name: "a", Patch: []byte(`{}`),
+			}}}}},
+		})
 	}()
 	answer := <-w.begun
 	return func(to string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -250,6 +251,22 @@ func (p *pretence) Resync(_ context.Context, rule string) (int, error) {
 		return 0, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
 	}
 	return 3, nil
+}
+
+func (p *pretence) Targets(rule string) (iter.Seq[explain.Target], error) {
+	if rule != "" && rule != "crash-looping" {
+		return nil, fmt.Errorf("rule %q: %w", rule, control.ErrNotFound)
+	}
+	done := explain.Target{
+		Rule: "crash-looping", Resource: "v1/configmaps", Namespace: "t1", Name: "dup", For: "sa/dup", State: "done",
+		Owner: &explain.Owner{Rule: "crash-looping", Object: "sa/dup"},
+	}
+	behind, waits := done, done
+	behind.For, behind.State = "sb/dup", "behind"
+	waits.Namespace, waits.State, waits.Trouble = "t2", "waits", explain.Trouble{
+		Failures: 3, Cause: "namespace", Reason: "actions[0]: apply of v1/configmaps t2/dup: the namespace t2 does not exist",
+	}
+	return slices.Values([]explain.Target{done, waits, behind}), nil
 }
 
 func (p *pretence) Events(rule string, after uint64) (control.Events, error) {

@@ -22,10 +22,11 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/trail"
+	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -36,13 +37,20 @@ type Acting struct {
 	options Options
 	writes  *action.Writes // what rules have written lately
 	breaker *action.Breaker
+	failing failing
+	// exists reports whether the cluster has an object.
+	exists func(context.Context, schema.GroupVersionResource, delta.Key) (bool, error)
+	// begin begins a wave's requests.
+	begin func(
+		ctx context.Context, by action.By, ev *handler.Event, stop func() bool,
+	) sequence
 
 	mu sync.Mutex // guards policies; a leaf
 	// by handler: those with a spec.access.write
 	policies map[string]*atomic.Pointer[action.Policy]
 }
 
-// Options say how to act. All but Observer and Perform are set.
+// Options say how to act. All but Observer and Virtual are set. The zero State keeps nothing.
 type Options struct {
 	Config    *rest.Config
 	HTTP      *http.Client
@@ -56,12 +64,27 @@ type Options struct {
 	Observer func(action.Done)
 	// DryRun logs what actions would change instead of performing them.
 	DryRun bool
-	// Perform, if not nil, gets the actions in place of the cluster.
-	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
+	// Targets has what becomes of each target of rules' own actions, and State the cuts in which it
+	// changes.
+	Targets *targets.Table
+	State   live.Notes
+	// ByID returns the rule with an ID of the state, or nil. It may be nil.
+	ByID func(id string) *live.Rule
+	// Inherit has the source objects of claims that have a target now tried soon. It does not block,
+	// and may be called within a cut. It may be nil.
+	Inherit func(heirs []targets.Claim)
+	// Virtual, if not nil, takes the place of the cluster.
+	Virtual Virtual
 }
 
 // New returns an Acting. It asks the cluster for nothing.
 func New(o Options) (*Acting, error) {
+	if o.ByID == nil {
+		o.ByID = func(string) *live.Rule { return nil }
+	}
+	if o.Inherit == nil {
+		o.Inherit = func([]targets.Claim) {}
+	}
 	writes := action.NewWrites()
 	resources := discovery.ToServerResourcesInterfaceWithContext(o.Discovery)
 	observer := func(d action.Done) {
@@ -77,11 +100,21 @@ func New(o Options) (*Acting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Acting{
+	a := &Acting{
 		Executor: executor, options: o, writes: writes,
 		breaker:  action.NewBreaker(writes, o.Clock.Now, o.Logger),
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
-	}, nil
+		exists:   executor.Exists,
+		begin: func(
+			ctx context.Context, by action.By, ev *handler.Event, stop func() bool,
+		) sequence {
+			return executor.Begin(ctx, by, ev, stop)
+		},
+	}
+	if o.Virtual != nil {
+		a.replace(o.Virtual)
+	}
+	return a, nil
 }
 
 // Configure sets what a lane needs if its rule has actions, or a handler h that may change the
@@ -92,13 +125,62 @@ func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handl
 		return
 	}
 	o.Acts, o.ActsItself = true, r.Actions != nil
-	if o.ActsItself && r.Handler != "" {
-		o.Actor = a.ForRules()
+	if o.ActsItself {
+		a.configureOwn(o, r)
 	}
 	if !r.OwnChanges {
 		r.KnowsOwn = true
 		o.Own = own{a.writes, r.Source.Resource, r.Name, r.Former}
 	}
+}
+
+// configureOwn sets what a lane needs if its rule has actions.
+func (a *Acting) configureOwn(o *dispatch.LaneOptions, r *live.Rule) {
+	if r.Handler != "" {
+		o.Actor = a.ForRules()
+	}
+	o.Account = account{a, r}
+}
+
+// account implements dispatch.Account for one rule.
+type account struct {
+	acting *Acting
+	rule   *live.Rule
+}
+
+func (c account) asker(key delta.Key) targets.Asker { return targets.Asker{Rule: c.rule.ID, Key: key} }
+
+// Digest implements dispatch.Account.
+func (c account) Digest() uint64 { return c.rule.Preparer.ActsDigest() }
+
+// Hasten implements dispatch.Account.
+func (c account) Hasten(key delta.Key) { c.acting.options.Targets.Retry(c.asker(key)) }
+
+// thinAtOnce is how many claims one cut forgets. A delivery that may have any number of them is not
+// to hold up all others.
+const thinAtOnce = 1000
+
+// Ending implements dispatch.Account.
+func (c account) Ending(key delta.Key) {
+	o := &c.acting.options
+	o.thin(func() bool { return o.Targets.Thin(c.asker(key), thinAtOnce) })
+}
+
+// thin calls some within cuts until it returns false.
+func (o *Options) thin(some func() bool) {
+	for isMore := true; isMore; {
+		o.State.Pace()
+		end := o.State.Begin()
+		isMore = some()
+		end()
+	}
+}
+
+// End implements dispatch.Account.
+func (c account) End(key delta.Key) {
+	o := &c.acting.options
+	o.Inherit(o.Targets.Forget(c.asker(key)))
+	c.acting.failing.forget(c.asker(key))
 }
 
 // Chasing says why events of a rule are held back, or returns "". isRule reports whether a rule of
@@ -180,24 +262,27 @@ func (a *Acting) Allow(h config.Handler) (done func(stands bool)) {
 // actions recorded before a restart may come from older rules.
 func (a *Acting) ForRules() dispatch.Actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
-		r := a.options.Rule(by.Rule)
-		for _, one := range actions {
-			if action.IsBreak(one) {
-				continue
-			}
-			if r == nil || !r.AsksFor(one) {
-				resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
-				return handler.Reject(fmt.Errorf(
-					"rule %s does not ask for %s of %s", by.Rule, one.Verb, resource))
-			}
-		}
-		return action.ValidateOwn(actions)
+		return allowed(a.options.Rule(by.Rule), by, actions)
 	}
 	return &actor{Acting: a, check: check}
 }
 
-func (a *actor) by(ev *handler.Event) action.By {
-	r := a.options.Rule(ev.Rule)
+// allowed returns an error unless a rule, which may be nil, asks for actions.
+func allowed(r *live.Rule, by action.By, actions []handler.Action) error {
+	for _, one := range actions {
+		if r == nil || !r.AsksFor(one) {
+			resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
+			return handler.Reject(fmt.Errorf(
+				"rule %s does not ask for %s of %s", by.Rule, one.Verb, resource))
+		}
+	}
+	return action.ValidateOwn(actions)
+}
+
+func (a *actor) by(ev *handler.Event) action.By { return a.byRule(a.options.Rule(ev.Rule), ev) }
+
+// byRule is by for a rule, which may be nil.
+func (a *actor) byRule(r *live.Rule, ev *handler.Event) action.By {
 	by := action.By{
 		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.Preparer.IsConfidential(),
 	}
@@ -214,8 +299,9 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 
 // Do implements dispatch.Actor.
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
-	if a.options.Perform != nil {
-		return a.options.Perform(a.by(ev), ev, actions)
+	if a.options.Virtual != nil {
+		a.options.Virtual.Perform(a.handler, ev, actions)
+		return nil
 	}
 	if a.options.DryRun {
 		by := a.by(ev)
@@ -223,30 +309,10 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		return nil
 	}
 	err := a.Executor.Do(ctx, a.by(ev), ev, actions)
-	if err != nil && a.handler == "" && !action.Quotes(err) {
-		err = dispatch.Plain(err)
-	}
-	if err != nil && a.handler == "" && !action.InTrouble(err) {
-		err = dispatch.Yielding(err) // one target fails, and the others can have what is newer
-	}
 	if errors.Is(err, action.ErrConflict) {
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
 	}
 	return err
-}
-
-// DoSeen implements dispatch.Witness.
-func (a *actor) DoSeen(
-	ctx context.Context, ev *handler.Event, actions []handler.Action,
-) (trail.Verdict, error) {
-	r := a.options.Rule(ev.Rule)
-	if r == nil || a.handler != "" || a.options.DryRun || a.options.Perform != nil {
-		return 0, a.Do(ctx, ev, actions)
-	}
-	of := r.Trails.Acted
-	of.Begin(ev.ID)
-	err := a.Do(ctx, ev, actions)
-	return of.End(ev.ID), err
 }
 
 // preview logs what an action would do.

@@ -22,8 +22,9 @@ type Applied struct {
 }
 
 // Applied returns the objects of a resource, in all namespaces, that a rule applied and that have
-// these labels. It leaves out those that are being deleted. If the cluster does not serve the
-// resource, there are none.
+// these labels. It leaves out those that are being deleted. [IsNotServed] says of the error that
+// the cluster does not serve the resource: then nothing can be deleted now, but the objects may be
+// there again later.
 func (x *Executor) Applied(
 	ctx context.Context, by By, resource schema.GroupVersionResource, labelSelector string,
 ) (found []Applied, err error) {
@@ -77,8 +78,7 @@ const (
 // isList reports whether an answer is a list, or a page of one.
 func (a *answer) isList() bool { return strings.HasSuffix(a.kind, "List") }
 
-// listed returns the objects with these labels, in all namespaces. If the resource does not exist,
-// it has no objects.
+// listed returns the objects with these labels, in all namespaces.
 func (c *client) listed(
 	ctx context.Context, resource handler.Resource, labelSelector string,
 ) (found []metadata, f *failure) {
@@ -92,8 +92,9 @@ func (c *client) listed(
 		case f == nil && len(got.items) == 0 && !got.isList():
 			return nil, &failure{code: got.code, text: "the API server's answer is not a list"}
 		case f == nil:
-		case f.code == http.StatusNotFound:
-			return nil, nil
+		case f.code == http.StatusNotFound: // the path names no object: the resource is missing
+			f.reason, f.why = noResource, CauseNotServed
+			return nil, f
 		case f.code == http.StatusGone && query.Has("continue") && restarts < maxRestarts:
 			// the list took too long: start over
 			restarts++

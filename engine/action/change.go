@@ -40,10 +40,13 @@ const maxTries = 5
 const applyAnyway = 3
 
 // change carries out an apply, a patch or a deletion.
-func (t task) change(ctx context.Context, kind kind) (outcome, error) {
+func (t *task) change(ctx context.Context, kind kind) (outcome, error) {
 	from := t.expected()
 	if t.prunes && from.basis != unread { // the event's own object is never pruned
-		return outcome{}, handler.Reject(errNotOurs)
+		return outcome{}, handler.Reject(ErrNotOurs)
+	}
+	if t.judge != nil { // it sees the object before anything is written
+		from.basis, from.version = unread, ""
 	}
 	var o outcome
 	var f *failure
@@ -71,8 +74,11 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 		if refused != nil {
 			return t.failed(o, refused)
 		}
-		if from.basis == unread && t.takesOver(got) {
-			return o, handler.Reject(errNotOurs)
+		if leaves, err := t.judged(ctx, got, from.basis); err != nil {
+			return o, err
+		} else if leaves {
+			o.result = Gone
+			return o, nil
 		}
 		now := seen{got.UID, got.ResourceVersion}
 		if from.basis != unread && now == from.seen {

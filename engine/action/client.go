@@ -72,20 +72,18 @@ type answer struct {
 // metadata is what the client keeps of an object's metadata. It has many fields because every verb
 // looks at others.
 type metadata struct {
-	Namespace         string       `json:"namespace"`
-	Name              string       `json:"name"`
-	Continue          string       `json:"continue"` // of a list
-	UID               string       `json:"uid"`
-	ResourceVersion   string       `json:"resourceVersion"`
-	CreationTimestamp *metav1.Time `json:"creationTimestamp"`
-	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
-	Grace             *int64       `json:"deletionGracePeriodSeconds"`
-	Finalizers        []string     `json:"finalizers"`
-	ManagedFields     []manager    `json:"managedFields"`
-
-	// of the objects of a list only
-	Labels      map[string]string `json:"-"`
-	Annotations map[string]string `json:"-"`
+	Namespace         string            `json:"namespace"`
+	Name              string            `json:"name"`
+	Continue          string            `json:"continue"` // of a list
+	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	CreationTimestamp *metav1.Time      `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Grace             *int64            `json:"deletionGracePeriodSeconds"`
+	Finalizers        []string          `json:"finalizers"`
+	ManagedFields     []manager         `json:"managedFields"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
 }
 
 type manager struct {
@@ -178,11 +176,7 @@ func (a *answer) read(body []byte) error {
 		Metadata metadata        `json:"metadata"`
 		Details  json.RawMessage `json:"details"`
 		Items    []struct {
-			Metadata struct {
-				metadata
-				Labels      map[string]string `json:"labels"`
-				Annotations map[string]string `json:"annotations"`
-			} `json:"metadata"`
+			Metadata metadata `json:"metadata"`
 		} `json:"items"`
 	}
 	if err := json.Unmarshal(body, &is); err != nil {
@@ -193,9 +187,7 @@ func (a *answer) read(body []byte) error {
 	}
 	a.kind, a.meta = is.Kind, is.Metadata
 	for _, item := range is.Items {
-		m := item.Metadata.metadata
-		m.Labels, m.Annotations = item.Metadata.Labels, item.Metadata.Annotations
-		a.items = append(a.items, m)
+		a.items = append(a.items, item.Metadata)
 	}
 	if a.kind == "Status" {
 		var details metav1.StatusDetails

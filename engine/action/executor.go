@@ -22,6 +22,10 @@ import (
 // handler again with the current object.
 var ErrConflict = errors.New("the cluster has changed since")
 
+// ErrStopped is wrapped by the error of a Request that was not made, because its Sequence was told
+// to stop while it waited.
+var ErrStopped = errors.New("stopped")
+
 // By says on whose behalf the Executor acts.
 type By struct {
 	Rule    string
@@ -86,9 +90,8 @@ type Executor struct {
 	kinds     *kinds
 	now       func() time.Time
 	writes    *Writes
-	rates     rates
+	limits    limits
 	conflicts conflicts
-	hopeless  hopeless
 	log       *slog.Logger
 	repeated  repeated
 	undone    seldom.Messages // rules whose writes somebody else undoes
@@ -113,7 +116,7 @@ func New(config *rest.Config, over *http.Client,
 	}
 	return &Executor{
 		client: client, kinds: newKinds(disco, now), now: now,
-		writes: o.Writes, log: o.Logger, observer: o.Observer,
+		writes: o.Writes, log: o.Logger, observer: o.Observer, limits: limits{gate: newGate(now)},
 	}, nil
 }
 
@@ -130,23 +133,18 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 	return err
 }
 
-// Do performs the actions of the answer to ev in order. The caller has checked them. An error
-// wrapping handler.ErrReject is final. With one wrapping ErrConflict, drop the answer. Any other
-// error is worth another try with the same actions, after handler.RetryDelay if the error has one.
-//
-// A handler's actions end with the first that fails, because later ones may build on it. Those of a
-// rule, as [Join] made them, end with the first step of which one has failed, or when the API
-// server itself is in trouble.
+// Do performs the actions of a handler's answer to ev in order, up to the first that fails, because
+// later ones may build on it. The caller has checked them. An error wrapping handler.ErrReject is
+// final. With one wrapping ErrConflict, drop the answer. Any other error is worth another try with
+// the same actions, after handler.RetryDelay if the error has one. For a rule's own actions, see
+// [Executor.Begin].
 func (x *Executor) Do(
 	ctx context.Context, by By, ev *handler.Event, actions []handler.Action,
 ) error {
-	if by.Handler == "" {
-		return x.doSteps(ctx, by, ev, actions)
-	}
 	cause, _ := x.writes.causeOf(ctx, ev)
 	var latest string
 	for i, a := range actions {
-		err := x.run(ctx, task{
+		_, err := x.run(ctx, task{
 			Executor: x, by: by, event: ev, cause: cause, action: a, latest: &latest,
 			number: i + 1, label: labelOf(i),
 		})
@@ -158,21 +156,21 @@ func (x *Executor) Do(
 }
 
 // run performs one action.
-func (x *Executor) run(ctx context.Context, t task) error {
+func (x *Executor) run(ctx context.Context, t task) (outcome, error) {
 	began := x.now()
 	o, err := t.do(ctx)
+	if errors.Is(err, ErrStopped) {
+		return o, err
+	}
 	o.result = o.resultOf(err)
 	if t.by.Handler == "" {
 		o.label = t.label
 	}
 	x.audit(t.by, t.event, t.action, o, x.now().Sub(began), err)
-	switch {
-	case err == nil:
-		return nil
-	case t.label == "":
-		return fmt.Errorf("%s: %w", what(t.action), err)
+	if err == nil {
+		return o, nil
 	}
-	return fmt.Errorf("%s: %s: %w", t.label, what(t.action), err)
+	return o, fmt.Errorf("%s: %w", Name(t.label, t.action), err)
 }
 
 // labelOf returns how errors name an action of a handler's answer.
@@ -184,6 +182,7 @@ type outcome struct {
 	code    int    // of the last answer
 	version string // the version that the action made
 	label   string // see Done.Label
+	why     Why    // it failed or had no effect, if failed knows
 	// dropped are the fields of an apply that the API server ignored.
 	dropped []string
 }

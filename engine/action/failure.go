@@ -31,6 +31,7 @@ type failure struct {
 	// validation says that the API server itself found the object invalid: said leaves no values in that.
 	validation bool
 	isHidden   bool // hide has taken the API server's words out of text
+	why        Why  // of an answer; whyIs knows that of other failures
 }
 
 // reason says what to do about a failure.
@@ -163,6 +164,7 @@ func classify(a answer) *failure {
 	case slices.Contains(forGood, a.code):
 		f.reason = never
 	}
+	f.why = whyOf(f, s)
 	return f
 }
 

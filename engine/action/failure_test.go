@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/plugins/handler"
@@ -75,12 +76,12 @@ func TestQuotes(t *testing.T) {
 	mixed.add(forbidden)
 	mixed.add(handler.Reject(invalid))
 	plain.add(forbidden)
-	plain.add(handler.Reject(errNotOurs))
+	plain.add(handler.Reject(ErrNotOurs))
 	for text, c := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"informd's own":      {handler.Reject(errNotOurs), false},
+		"informd's own":      {handler.Reject(ErrNotOurs), false},
 		"authorization":      {fmt.Errorf("actions[0]: %w", forbidden), false},
 		"admission":          {handler.RetryAfter(time.Second, denied), true},
 		"validation":         {handler.Reject(invalid), true},
@@ -191,26 +192,74 @@ func TestFailuresOfSecretsAreHidden(t *testing.T) {
 	}
 }
 
-// Only the API server's own trouble counts, not one target's, even beside others.
+// Only the API server's own trouble counts, not one target's, even beside others. A failure that may
+// concern one request alone counts once there are three in a row.
 func TestInTrouble(t *testing.T) {
 	quota := &failure{code: 403, text: "exceeded quota"}
 	down, busy, unserved := &failure{text: "connection refused"}, &failure{code: 429}, &failure{reason: noResource}
+	discovery := func(code int) error {
+		return &failure{cause: fmt.Errorf("x: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code)}})}
+	}
 	var one, both failures
 	one.add(quota)
 	one.add(quota)
 	both.add(quota)
 	both.add(down)
+	const never, atOnce, third = 0, 1, 3
 	for why, c := range map[string]struct {
 		err  error
-		want bool
+		want int // after how many in a row
 	}{
-		"a quota": {quota, false}, "two": {one.of(2, "actions"), false}, "a missing namespace": {errors.New("namespace x does not exist"), false},
-		"a resource that is not served": {unserved, false}, "failed for good": {handler.Reject(&failure{code: 500, reason: never}), false},
-		"unreachable": {down, true}, "throttled": {handler.RetryAfter(time.Second, busy), true},
-		"unreachable after a quota": {fmt.Errorf("x: %w", both.of(2, "actions")), true},
+		"no failure": {nil, never},
+		"a quota":    {quota, never}, "two": {one.of(2, "actions"), never}, "a missing namespace": {errors.New("namespace x does not exist"), never},
+		"a resource that is not served": {unserved, never}, "failed for good": {handler.Reject(&failure{code: 500, reason: 1}), never},
+		"a webhook": {&failure{code: 500, admission: true}, never}, "a webhook that is busy": {&failure{code: 503, admission: true}, never},
+		"an answer that cannot be read": {&failure{code: 200}, never},
+		"unreachable":                   {down, atOnce}, "throttled": {handler.RetryAfter(time.Second, busy), atOnce},
+		"unreachable after a quota": {fmt.Errorf("x: %w", both.of(2, "actions")), atOnce},
+		"a bad gateway":             {&failure{code: 502}, atOnce}, "unavailable": {&failure{code: 503}, atOnce}, "late": {&failure{code: 504}, atOnce},
+		"a kind that cannot be converted": {fmt.Errorf("x: %w", &failure{code: 500}), third}, "an unknown code": {&failure{code: 799}, third},
+		"discovery is forbidden": {discovery(403), never}, "discovery is unavailable": {discovery(503), atOnce}, "discovery fails": {discovery(500), third},
 	} {
-		if got := InTrouble(c.err); got != c.want {
-			t.Errorf("%s: %v, want %v", why, got, c.want)
+		if got := InTrouble(c.err); got != (c.want == atOnce) {
+			t.Errorf("%s: in trouble: %v", why, got)
+		}
+		var troubles Troubles
+		got := never
+		for n := 1; n <= 2*third && got == never; n++ {
+			if troubles.Add(c.err, false) {
+				got = n
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: in trouble after %d, want %d", why, got, c.want)
+		}
+	}
+}
+
+// What failed like that before says nothing new about the API server, and what is answered says that
+// it is well.
+func TestTroublesInARow(t *testing.T) {
+	fails := &failure{code: 500}
+	for _, c := range []struct {
+		why     string
+		errs    []error
+		repeats int // of the first errors
+		want    bool
+	}{
+		{"three", []error{fails, fails, fails}, 0, true},
+		{"one has succeeded", []error{fails, fails, nil, fails, fails}, 0, false},
+		{"one was refused", []error{fails, fails, &failure{code: 403}, fails, fails}, 0, false},
+		{"repeats", []error{fails, fails, fails, fails, fails}, 5, false},
+		{"three after repeats", []error{fails, fails, fails, fails, fails}, 2, true},
+	} {
+		var troubles Troubles
+		got := false
+		for i, err := range c.errs {
+			got = troubles.Add(err, i < c.repeats)
+		}
+		if got != c.want {
+			t.Errorf("%s: %v", c.why, got)
 		}
 	}
 }

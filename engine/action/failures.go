@@ -6,12 +6,16 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/informd/informd/plugins/handler"
 )
 
 // maxReasons bounds the errors that an error about several actions quotes.
 const maxReasons = 3
 
-// failures collects the errors of a rule's own actions, or those of the deletions of a prune.
+// failures collects the errors of the deletions of a prune.
 type failures struct {
 	count  int
 	all    []string // the first distinct texts, at most maxReasons
@@ -37,7 +41,10 @@ func (f *failures) add(err error) {
 	}
 }
 
-// of returns one error about n of something, such as actions. It is final only if all errors are,
+// isFinal reports whether no try of the same action will succeed.
+func isFinal(err error) bool { return errors.Is(err, handler.ErrReject) }
+
+// of returns one error about n of something, such as deletions. It is final only if all errors are,
 // and a conflict if one is.
 func (f *failures) of(n int, what string) error {
 	is := f.final
@@ -67,20 +74,64 @@ type several struct {
 func (s *several) Error() string { return s.text }
 func (s *several) Unwrap() error { return s.is }
 
-// inTrouble reports whether the API server itself fails, so that other requests most likely fail as
-// well.
-func inTrouble(err error) bool {
-	f, ok := errors.AsType[*failure](err)
-	if !ok || isFinal(err) {
-		return false
+// InTrouble reports whether an error of an Executor says that the API server cannot be reached, or
+// is overloaded, so that other requests most likely fail as well. What a webhook or a policy of the
+// cluster answers, or that it cannot be called, concerns one request alone, whatever the code.
+func InTrouble(err error) bool {
+	code, ok := serverCode(err)
+	switch code {
+	case 0, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
+		return ok
 	}
-	return f.code == 0 || f.code == http.StatusTooManyRequests ||
-		f.code >= http.StatusInternalServerError
+	return false
 }
 
-// InTrouble reports whether an error of an Executor says that the API server cannot be reached, is
-// overloaded, or fails itself.
-func InTrouble(err error) bool {
+// isInternal reports whether the API server itself failed with one request. Others may succeed: it
+// may not be able to call the webhook that converts one kind, say.
+func isInternal(err error) bool {
+	code, ok := serverCode(err)
+	return ok && code >= http.StatusInternalServerError && !InTrouble(err)
+}
+
+// serverCode returns the code of an error that may be the API server's own fault, 0 if it did not
+// answer. ok is false for others.
+func serverCode(err error) (code int, ok bool) {
 	f, ok := errors.AsType[*failure](err)
-	return ok && inTrouble(err) && f.reason != noResource
+	if !ok || isFinal(err) || f.admission || f.reason == noResource {
+		return 0, false
+	}
+	if s, is := errors.AsType[*apierrors.StatusError](f.cause); is { // of discovery
+		return int(s.Status().Code), true
+	}
+	return f.code, true
+}
+
+// maxInternal is after how many failures in a row the API server is in trouble that each might
+// concern one request alone.
+const maxInternal = 3
+
+// Troubles judges by the results of requests whether further ones would most likely fail, too. The
+// zero Troubles is ready.
+type Troubles struct{ inRow int }
+
+// Add notes what came of a request. It reports whether the API server is in trouble: [InTrouble]
+// says so, or it failed itself with three requests in a row. With isRepeat, the request failed like
+// that before, and does not count.
+func (t *Troubles) Add(err error, isRepeat bool) bool {
+	switch {
+	case !isInternal(err):
+		t.inRow = 0
+		return InTrouble(err)
+	case !isRepeat:
+		t.inRow++
+	}
+	return t.inRow >= maxInternal
+}
+
+// IsNotServed reports whether an error of an Executor says that the cluster does not serve a
+// resource.
+func IsNotServed(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.reason == noResource
 }

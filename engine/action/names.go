@@ -22,6 +22,14 @@ func resourceName(r schema.GroupVersionResource, subresource string) string {
 	return name
 }
 
+// Name names one of a rule's own actions as errors about it begin. label is that of its Request.
+func Name(label string, a handler.Action) string {
+	if label == "" {
+		return what(a)
+	}
+	return label + ": " + what(a)
+}
+
 // what names an action for people, as "patch of v1/pods shop/web-0". A handler made the action, so
 // its fields may hold anything.
 func what(a handler.Action) string {

@@ -39,25 +39,23 @@ func (x *Executor) Preview(
 			Executor: x, by: by, event: ev, action: a, latest: new(string),
 			prunes: isPruned(a, actions),
 		}
-		switch {
-		case IsBreak(a):
-		case a.Verb == prune:
+		if a.Verb == prune {
 			x.previewPrune(ctx, t, actions[:i], visit)
-		default:
-			p := Preview{Action: a}
-			var o outcome
-			o, p.Diff, p.Err = t.preview(ctx)
-			p.Result = o.resultOf(p.Err)
-			visit(p)
+			continue
 		}
+		p := Preview{Action: a}
+		var o outcome
+		o, p.Diff, p.Err = t.preview(ctx)
+		p.Result = o.resultOf(p.Err)
+		visit(p)
 	}
 }
 
 func (x *Executor) previewPrune(
 	ctx context.Context, t task, before []handler.Action, visit func(Preview),
 ) {
-	found, o, err := t.superfluous(ctx, before)
-	if err != nil {
+	found, o, err := t.superfluous(ctx, appliedBy(before))
+	if err != nil && !IsNotServed(err) {
 		visit(Preview{Action: t.action, Result: o.resultOf(err), Err: err})
 	}
 	for _, deletion := range found {
@@ -68,7 +66,7 @@ func (x *Executor) previewPrune(
 // preview performs t as a dry run, and returns what it would change.
 func (t task) preview(ctx context.Context) (o outcome, diff []string, err error) {
 	a := t.action
-	if err := t.rates.wait(ctx, t.by); err != nil {
+	if err := t.limits.rates.wait(ctx, t.by); err != nil {
 		return o, nil, err
 	}
 	if a.Verb == handler.ActionEvent {
@@ -89,7 +87,7 @@ func (t task) preview(ctx context.Context) (o outcome, diff []string, err error)
 	case !isThere && !creates, isThere && isAnother:
 		return outcome{result: Gone}, nil, nil
 	case t.takesOver(was.meta):
-		return o, nil, handler.Reject(errNotOurs)
+		return o, nil, handler.Reject(ErrNotOurs)
 	case a.Verb == handler.ActionDelete:
 		return outcome{result: Changed}, nil, nil
 	case isThere && a.Verb == handler.ActionCreate && t.created(was.meta):

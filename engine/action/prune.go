@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -32,60 +31,99 @@ func Prune(resource schema.GroupVersionResource, labelSelector string) handler.A
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
 }
 
-// PruneStep returns the step that does a Prune.
-func PruneStep(resource schema.GroupVersionResource, labelSelector string) Step {
-	return Step{Actions: []handler.Action{Prune(resource, labelSelector)}}
-}
-
-// ValidateOwn is Validate for a rule's own actions, which may include Prune and breaks.
+// ValidateOwn is Validate for a rule's own actions, which may include Prune.
 func ValidateOwn(actions []handler.Action) error {
 	others := make([]handler.Action, 0, len(actions))
 	for _, a := range actions {
-		if a.Verb != prune && a.Verb != stop {
+		if a.Verb != prune {
 			others = append(others, a)
 		}
 	}
 	return Validate(others)
 }
 
-// prune deletes what t selects and the actions before it do not apply. Each deletion is an action
-// of its own, also in the audit. A prune that takes long logs how far it is.
-func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) error {
+// prune deletes what t selects and for which keeps returns false. Each deletion is an action of its
+// own, also in the audit. A prune that takes long logs how far it is.
+func (x *Executor) prune(
+	ctx context.Context, t task, keeps func(handler.Action) bool,
+) (outcome, error) {
 	began, a := x.now(), t.action
 	t.latest, t.number, t.label = new(string), 0, ""
-	found, o, err := t.superfluous(ctx, before)
-	if err != nil {
+	found, o, err := t.listSuperfluous(ctx, keeps)
+	switch {
+	case errors.Is(err, ErrStopped):
+		return o, err
+	case IsNotServed(err): // nothing can be deleted now
+		return outcome{result: Gone, code: o.code, why: CauseNotServed}, nil
+	case err != nil:
 		o.result = o.resultOf(err)
 		x.audit(t.by, t.event, a, o, x.now().Sub(began), err)
-		return err
+		return o, err
 	}
 	var failed failures
-	x.pruning.add(t.by.Rule, 0, len(found))
-	done, said := 0, x.now()
-	defer func() { x.pruning.add(t.by.Rule, -done, -len(found)) }()
+	var troubles Troubles
+	did, end := x.beginPrune(t.by.Rule, len(found),
+		"resource", object.ResourceName(t.resource()), "id", t.event.ID)
+	defer end()
 	for _, t.action = range found {
-		err := x.run(ctx, t)
-		done++
-		x.pruning.add(t.by.Rule, 1, 0)
-		if now := x.now(); now.Sub(said) >= progressEvery {
-			said = now
-			x.log.Info("prune goes on", "rule", t.by.Rule, "resource", object.ResourceName(t.resource()),
-				"id", t.event.ID, "done", done, "of", len(found))
+		_, err := x.run(ctx, t)
+		if errors.Is(err, ErrStopped) {
+			return outcome{}, err // what failed before is tried again
 		}
+		did()
+		isInTrouble := troubles.Add(err, false)
 		if err != nil {
-			if failed.add(err); ctx.Err() != nil || inTrouble(err) {
+			if failed.add(err); ctx.Err() != nil || isInTrouble {
 				break
 			}
 		}
 	}
-	if err := failed.of(len(found), "deletions"); err != nil {
-		return fmt.Errorf("prune: %w", err)
+	o = outcome{result: Changed}
+	if err = failed.of(len(found), "deletions"); err != nil {
+		o.result, err = o.resultOf(err), fmt.Errorf("prune: %w", err)
 	}
-	return nil
+	return o, err
+}
+
+// listSuperfluous returns the deletions of a prune, once the rule may make another request.
+func (t task) listSuperfluous(
+	ctx context.Context, keeps func(handler.Action) bool,
+) (found []handler.Action, o outcome, err error) {
+	leave, err := t.limits.enter(ctx, t)
+	if err != nil {
+		return nil, o, err
+	}
+	defer func() { leave(ctx.Err() == nil && isOverload(err)) }()
+	return t.superfluous(ctx, keeps)
 }
 
 // progressEvery is how often a long prune logs how far it is.
 const progressEvery = 10 * time.Second
+
+// beginPrune begins a prune of n deletions. did is called after each of them, also concurrently, and
+// end at the end. A prune that takes long logs how far it is, with attrs.
+func (x *Executor) beginPrune(rule string, n int, attrs ...any) (did, end func()) {
+	x.pruning.add(rule, 0, n)
+	var mu sync.Mutex // guards the following
+	done, said := 0, x.now()
+	did = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		x.pruning.add(rule, 1, 0)
+		if now := x.now(); now.Sub(said) >= progressEvery {
+			said = now
+			all := slices.Concat([]any{"rule", rule}, attrs, []any{"done", done, "of", n})
+			x.log.Info("prune goes on", all...)
+		}
+	}
+	end = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		x.pruning.add(rule, -done, -n)
+	}
+	return did, end
+}
 
 // Pruning returns how far the prunes are that a rule makes now: how many deletions they have tried,
 // of how many. It returns 0, 0 if there is none.
@@ -118,28 +156,22 @@ func (p *pruning) get(rule string) (done, of int) {
 	return p.by[rule].done, p.by[rule].of
 }
 
-// superfluous returns deletions of the objects that t, a prune, selects and that the actions before
-// it do not apply.
+// superfluous returns deletions of the objects that t, a prune, selects and for which keeps returns
+// false.
 func (t task) superfluous(
-	ctx context.Context, before []handler.Action,
+	ctx context.Context, keeps func(handler.Action) bool,
 ) (deletions []handler.Action, o outcome, err error) {
 	found, o, err := t.labelled(ctx)
 	if err != nil {
 		return nil, o, err
 	}
 	resource := t.action.Resource
-	applied := make(map[delta.Key]bool)
-	for _, earlier := range before {
-		if earlier.Verb == handler.ActionApply && isSameResource(earlier.Resource, resource) {
-			applied[keyOf(earlier)] = true
-		}
-	}
 	for _, m := range found {
 		deletion := handler.Action{
 			Verb: handler.ActionDelete, Resource: resource,
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
-		if !applied[keyOf(deletion)] && m.DeletionTimestamp == nil &&
+		if !keeps(deletion) && m.DeletionTimestamp == nil &&
 			m.appliedBy(t.by.managers()...) {
 			deletions = append(deletions, deletion)
 		}
@@ -157,14 +189,34 @@ func isPruned(a handler.Action, actions []handler.Action) bool {
 	})
 }
 
-// errNotOurs is the error of an apply whose prune would delete somebody else's object in the end.
-var errNotOurs = errors.New("the object exists and the rule did not apply it, " +
+// ErrNotOurs is wrapped by the error of an apply whose prune would delete somebody else's object in
+// the end.
+var ErrNotOurs = errors.New("the object exists and the rule did not apply it, " +
 	"and prune would delete it in the end: choose another name, delete the object, or if the rule " +
 	"is to own it, run the rule once without prune")
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
 	return t.prunes && there.UID != "" && !there.appliedBy(t.by.managers()...)
+}
+
+// judged reports whether an object, which is there or not, is to stay as it is. An error says that
+// the action must not be performed on it. It notes whose fields the action takes over.
+func (t *task) judged(ctx context.Context, there metadata, from basis) (leaves bool, err error) {
+	switch {
+	case t.judge == nil && from == unread && t.takesOver(there):
+		return false, handler.Reject(ErrNotOurs)
+	case t.judge == nil, there.UID == "":
+		return false, nil
+	}
+	former, err := t.judge(ctx, There{there})
+	if former != "" {
+		t.by.Former = former
+	}
+	if errors.Is(err, ErrLeave) {
+		return true, nil
+	}
+	return false, err
 }
 
 // appliedBy reports whether one of these field managers applied any of the object.

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -15,7 +18,9 @@ const pods2 = `{"kind":"PodList","metadata":{%s},"items":[` +
 	`{"metadata":{"name":"b","namespace":"shop","uid":"2","managedFields":[{"manager":"informd/r","operation":"Apply"}]}}]}`
 
 func pruned(s *server) error {
-	return s.Do(s.t.Context(), By{Rule: "r"}, anEvent(), []handler.Action{Prune(pods, "of=x")})
+	seq := s.Begin(s.t.Context(), By{Rule: "r"}, anEvent(), nil)
+	_, err := seq.Prune(s.t.Context(), pods, "of=x", func(schema.GroupVersionResource, delta.Key) bool { return false })
+	return err
 }
 
 // A prune that takes long logs how far it is, and the executor knows it.
@@ -83,56 +88,5 @@ func TestPruneNeedsAWholeList(t *testing.T) {
 		if err == nil || isFinal(err) || !strings.Contains(err.Error(), c.says) || len(s.heard) != c.requests {
 			t.Errorf("%s: %d requests, %v", name, len(s.heard), err)
 		}
-	}
-}
-
-// An object that is somebody else's does not keep what the rule no longer wants. Any other failure
-// does, and the error says so: the next try prunes.
-func TestPruneInSpiteOfForeignObjects(t *testing.T) {
-	apply := func(name string) handler.Action {
-		return handler.Action{Verb: handler.ActionApply, Resource: handler.Resource(pods), Namespace: "shop", Name: name, Object: []byte(`{}`)}
-	}
-	const list = `{"kind":"PodList","metadata":{},"items":[` +
-		`{"metadata":{"name":"b","namespace":"shop","uid":"2","managedFields":[{"manager":"informd/r","operation":"Apply"}]}},` +
-		`{"metadata":{"name":"c","namespace":"shop","uid":"3","resourceVersion":"7","managedFields":[{"manager":"informd/r","operation":"Apply"}]}}]}`
-	notFound := answers(404, status(404, "NotFound", "not found", `"name":"b","kind":"pods"`))
-	theirs, made := answers(200, podAt("5")), answers(201, podAt("6"))
-	refused := answers(403, status(403, "Forbidden", "no", ""))
-	listed, deleted := answers(200, list), answers(200, `{"kind":"Status","status":"Success"}`)
-	for name, c := range map[string]struct {
-		answers []func(http.ResponseWriter)
-		says    string
-		prunes  bool
-	}{
-		"foreign":                    {[]func(http.ResponseWriter){theirs, notFound, made, listed, deleted}, "the rule did not apply it", true},
-		"refused":                    {[]func(http.ResponseWriter){notFound, refused, notFound, made}, "; nothing was pruned", false},
-		"a foreign one, and refused": {[]func(http.ResponseWriter){theirs, notFound, refused}, "; nothing was pruned", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newServer(t, c.answers...)
-			err := s.Do(t.Context(), By{Rule: "r"}, anEvent(), Join([]Step{
-				{"actions[0]", []handler.Action{apply("a"), apply("b")}},
-				{"", []handler.Action{Prune(pods, "of=x")}},
-				{"actions[1]", []handler.Action{{Verb: handler.ActionEvent, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", Reason: "R"}}},
-			}))
-			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "pruned") == c.prunes {
-				t.Errorf("got %v", err)
-			}
-			var deletions, events []string
-			for _, h := range s.heard {
-				if h.method == http.MethodDelete {
-					deletions = append(deletions, h.path)
-				}
-				if strings.Contains(h.path, "/events") {
-					events = append(events, h.path)
-				}
-			}
-			if got := strings.Join(deletions, " "); strings.HasSuffix(got, "/pods/c") != c.prunes || len(deletions) > 1 {
-				t.Errorf("deleted %s", got)
-			}
-			if len(events) > 0 {
-				t.Error("the event that reports what was done was recorded all the same")
-			}
-		})
 	}
 }

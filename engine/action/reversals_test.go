@@ -251,7 +251,7 @@ func TestWritesInTurnsAreLogged(t *testing.T) {
 			{"manager":"informd/q","time":"2026-01-02T03:00:08Z"}],"uid"`
 		answers(200, strings.Replace(podAt(fmt.Sprint(version+1)), `"uid"`, managed, 1))(w)
 	}}
-	s.rates.of = map[By]*rate.Limiter{{Handler: "h"}: rate.NewLimiter(rate.Inf, 0)}
+	s.limits.rates.of = map[By]*rate.Limiter{{Handler: "h"}: rate.NewLimiter(rate.Inf, 0)}
 	for n := range turnsOften + 10 {
 		ev := anEvent()
 		ev.ResourceVersion = fmt.Sprint(version)

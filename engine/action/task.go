@@ -24,7 +24,9 @@ type task struct {
 	// an answer share it.
 	latest *string
 	// prunes means that a prune deletes the object once the rule stops applying it.
-	prunes bool
+	prunes   bool
+	judge    Judge     // may be nil
+	sequence *Sequence // of a rule's own action; else nil
 }
 
 func (t task) resource() schema.GroupVersionResource { return resourceOf(t.action.Resource) }
@@ -33,11 +35,17 @@ func (t task) key() delta.Key                        { return keyOf(t.action) }
 // contest returns the key by which conflicts over the action's object are counted.
 func (t task) contest() contest { return contest{t.by.Rule, targetOf(t.resource(), t.key())} }
 
-func (t task) do(ctx context.Context) (outcome, error) {
-	a := t.action
-	if err := t.rates.wait(ctx, t.by); err != nil {
+func (t task) do(ctx context.Context) (o outcome, err error) {
+	leave, err := t.limits.enter(ctx, t)
+	if err != nil {
 		return outcome{}, fmt.Errorf("waiting for the rate limit of the handler or rule: %w", err)
 	}
+	defer func() { leave(ctx.Err() == nil && isOverload(err)) }()
+	return t.perform(ctx)
+}
+
+func (t task) perform(ctx context.Context) (outcome, error) {
+	a := t.action
 	kind, err := t.kind(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -93,12 +101,14 @@ func (t task) namesEventObject() bool {
 
 // failed returns the outcome of an action whose last request failed.
 func (t task) failed(o outcome, f *failure) (outcome, error) {
-	o.code = f.code
+	o.code, o.why = f.code, f.whyIs()
 	switch f.reason {
 	case never:
 		return o, handler.Reject(f)
 	case notFound, terminating:
-		o.result = Gone
+		if o.result = Gone; f.reason == notFound {
+			o.why = "" // that is as it should be
+		}
 		return o, nil
 	case noNamespace:
 		err := fmt.Errorf("namespace %s does not exist", t.action.Namespace)

@@ -8,6 +8,7 @@ import (
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -17,6 +18,7 @@ type Desk struct {
 	present *running.Present
 	phase   *running.Phase
 	acting  *acting.Acting
+	targets *targets.Table
 	dead    *dispatch.LetterBox
 	store   *state.Store // nil if nothing is kept
 	trail   *trail.Counter
@@ -26,8 +28,8 @@ type Desk struct {
 // New returns a Desk for the works that are made of p.
 func New(p *running.Parts, phase *running.Phase, dead *dispatch.LetterBox) *Desk {
 	return &Desk{
-		present: p.Present, phase: phase, acting: p.Acting, dead: dead, store: p.Store, trail: p.Trail,
-		clock: p.Clock,
+		present: p.Present, phase: phase, acting: p.Acting, targets: p.Targets, dead: dead,
+		store: p.Store, trail: p.Trail, clock: p.Clock,
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/trail"
 )
 
@@ -12,6 +14,9 @@ import (
 type Happening struct {
 	Rule, Handler string // Handler is OwnActions for a rule that acts itself
 	trail.Entry
+	// Targets has what came by now of the targets of the rule's own actions, if the event waits for
+	// another attempt after this one, and nil otherwise.
+	Targets *explain.Targets
 }
 
 // maxHappenings bounds what Happenings returns at once.
@@ -39,7 +44,7 @@ func (d *Desk) Happenings(rule string, after uint64) (
 			}
 			for _, entry := range entries {
 				if entry.Number <= last {
-					all = append(all, Happening{r.Name, r.HandlerName(), entry})
+					all = append(all, Happening{Rule: r.Name, Handler: r.HandlerName(), Entry: entry})
 				}
 			}
 		}
@@ -54,5 +59,26 @@ func (d *Desk) Happenings(rule string, after uint64) (
 		all = all[:maxHappenings]
 		last = all[len(all)-1].Number
 	}
+	d.addTargets(all)
 	return all, last, missed, nil
+}
+
+// addTargets adds the targets of the events that wait, each to its last attempt.
+func (d *Desk) addTargets(all []Happening) {
+	type event struct {
+		rule string
+		key  delta.Key
+	}
+	w, seen := d.present.Work(), make(map[event]bool)
+	for i := range slices.Backward(all) {
+		h := &all[i]
+		of := event{h.Rule, h.Key}
+		if h.Attempt == 0 || seen[of] {
+			continue
+		}
+		seen[of] = true
+		if r := w.Rule(h.Rule); r != nil && h.Verdict == trail.Retried {
+			h.Targets = shown{d, w, r, true}.of(h.Key, someTargets)
+		}
+	}
 }

@@ -157,6 +157,7 @@ func (d *Desk) addDelivery(
 		x.Delivery.InFlight = now.InFlight && n > 0 && isUnderWay(x.Attempts[n-1].What)
 	}
 	d.addLetters(x, key, hides)
+	x.Targets = shown{d, d.present.Work(), r, hides}.of(key, maxTargets)
 	done := r.Trails.Acted.List()
 	if n := len(attempts); n > 0 && len(done) == live.MaxActed {
 		x.ForgetsActions = done[0].Delivery == attempts[n-1].ID(r.Name)

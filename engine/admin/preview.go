@@ -58,6 +58,7 @@ func (d *Desk) Preview(ctx context.Context, p *plan.Plan) (preview.Changes, erro
 			one.Change, one.AppliesLater = preview.Changed, now.AppliesLater(old, r)
 			one.BySource = running.HasManifest(old, r)
 		}
+		one.Releases = was != nil && was.Owns() && !r.Owns()
 		if err := d.count(ctx, &one, old, r); err != nil {
 			return preview.Changes{}, err
 		}

@@ -9,11 +9,13 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/targets"
 )
 
 // Status is the state of the engine as operators see it. It is cheap to read.
@@ -87,6 +89,9 @@ type RuleStatus struct {
 	// Acted is for how many events it performed actions of its own, and Idle for how many it had
 	// none to perform: each if was false, or its forEach empty.
 	Acted, Idle uint64
+	// Targets has what came of the targets of its own actions. It is nil if it has no such
+	// actions.
+	Targets *explain.Targets
 	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
 	// empty. It omits a reason that may quote a secret.
 	Failure string
@@ -153,13 +158,13 @@ func (d *Desk) Status() Status {
 		pending, next := r.Timed.Stats()
 		gathered, due := r.Lane.Gathered()
 		acted, idle := r.Lane.Acted()
-		chasing := d.chasing(r.Name)
+		chasing, of := d.chasing(r.Name), shown{d, now, r, true}.whole()
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source.Name, Handler: r.HandlerName(),
 			Paused: r.Lane.Paused(), State: state, Slowed: chasing != "",
-			Reason:  cmp.Or(reason, chasing, d.acting.Progress(r.Name), r.Pruning.Reason()),
+			Reason:  cmp.Or(reason, chasing, d.acting.Progress(r.Name), prunes(of), r.Pruning.Reason()),
 			Matches: r.Matches.Load() + r.Preparer.Selected.Load(), Errors: r.Failures.Count(),
-			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle,
+			Own: r.Lane.OwnChanges(), Acted: acted, Idle: idle, Targets: of,
 			Queue: r.Lane.Stats(), Failure: failureOfRule(r),
 			LastError: r.Failures.Last(r.OwnSource.View, r.Trails.Changes),
 			RuleTimes: RuleTimes{
@@ -176,6 +181,18 @@ func (d *Desk) Status() Status {
 		status.Handlers = append(status.Handlers, s)
 	}
 	return status
+}
+
+// longPrune is of how many objects a prune takes more than a moment.
+const longPrune = 100
+
+// prunes says how many objects a rule still has to delete, if they are many. Otherwise it returns
+// "".
+func prunes(of *explain.Targets) string {
+	if of == nil || of.States[targets.Dropped.String()] <= longPrune {
+		return ""
+	}
+	return fmt.Sprintf("prunes: %d objects are left to delete", of.States[targets.Dropped.String()])
 }
 
 // stateOf returns the state of a rule, whose own source has the given status, and the reason.

@@ -25,10 +25,6 @@ type Delivery struct {
 	// Rule is the name under which the rule made the event, if a dead letter is delivered again.
 	// Otherwise it is empty: see [Former].
 	Rule string
-	// Stale means that Payload was made for another delta, and must be remade.
-	Stale bool
-	// Undecided means that the rule's when and payload have not been evaluated yet.
-	Undecided bool
 
 	Attempts int // how often this event was handed out
 	Failures int // how often this event was answered with an error
@@ -38,18 +34,28 @@ type Delivery struct {
 	Backoff int // retries of the object in a row
 	Losses  int // how often in a row the handler was lost with the object
 
-	// The following fields are not recorded: a restart begins with the zero values.
+	// The next four fields share a word: many deliveries may wait.
 
+	// Stale means that Payload was made for another delta, and must be remade.
+	Stale bool
+	// Undecided means that the rule's when and payload have not been evaluated yet.
+	Undecided bool
+
+	// This field and the following ones are not recorded: a restart begins with the zero values.
+
+	// Weighed means that the Actor has already decided on a delay before the first attempt.
+	Weighed bool
+	// Refusals counts how often in a row the actions were refused because they were made of an
+	// older state.
+	Refusals int32
 	// Version names the change, as rule.Match does, until the lane knows who made it.
 	Version string
 	// Writes is how many writes of all rules had begun when the change came. One of them may have
 	// made it.
 	Writes uint64
-	// Refusals counts how often in a row the actions were refused because they were made of an
-	// older state.
-	Refusals int32
-	// Weighed means that the Actor has already decided on a delay before the first attempt.
-	Weighed bool
+	// Resync is the round of the newest resync that came while the delivery waited and left the
+	// event what it is; 0 if none did. Own actions that are done are then done again.
+	Resync int64
 }
 
 // Item is a change that comes along with a newer one of its group.
@@ -61,7 +67,8 @@ type Item struct {
 }
 
 // Answer holds the actions of an answer, as JSON if they may be recorded, otherwise as they came.
-// It is immutable.
+// Instead of the answer of a handler, it may record own actions of a rule: see [Acts.Answer]. It is
+// immutable.
 type Answer struct {
 	Text    json.RawMessage
 	Actions []handler.Action // only if Text is nil
@@ -84,14 +91,19 @@ func (a *Answer) Read() (actions []handler.Action, err error) {
 	if err := json.Unmarshal(a.Text, &actions); err != nil {
 		return nil, err
 	}
-	for i := range actions { // a nil text was written as null
+	restoreNil(actions)
+	return actions, nil
+}
+
+// restoreNil restores the nil texts of actions, which were written as null.
+func restoreNil(actions []handler.Action) {
+	for i := range actions {
 		for _, text := range []*json.RawMessage{&actions[i].Object, &actions[i].Patch} {
 			if string(*text) == "null" {
 				*text = nil
 			}
 		}
 	}
-	return actions, nil
 }
 
 // Record returns what may be written of the answer, or nil. The receiver may be nil.
@@ -139,9 +151,7 @@ type Prepared struct {
 	Count *count.Hit
 	// Attached goes along with the event. It is neither kept nor recorded.
 	Attached map[string][]json.RawMessage
-	// Actions are the rule's own. If it has a handler too, they are made once that has acknowledged
-	// the event.
-	Actions []handler.Action
-	// OnlyPrunes says that Actions delete what the rule has applied, and do nothing else.
-	OnlyPrunes bool
+	// Acts are the rule's own actions. If it has a handler too, they are made once that has
+	// acknowledged the event.
+	Acts *Acts
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -130,6 +131,8 @@ func (l *life) Do(ctx context.Context, ev *handler.Event, actions []handler.Acti
 	return nil
 }
 
+func (l *life) Perform(context.Context, Performance) (trail.Verdict, error) { panic("not its own") }
+
 func (l *life) Check(*handler.Event, []handler.Action) error             { return nil }
 func (l *life) Delay(_ context.Context, ev *handler.Event) time.Duration { return l.pause() }
 
@@ -211,7 +214,6 @@ type reconciler struct {
 	next    func() byte
 	busy    map[string]bool
 	last    map[string]handler.Event
-	failed  pauses          // of own actions
 	heard   map[string]bool // by uid: whether the object should exist
 	life    *life
 	// The rule has own actions, too. While they wait for another attempt, it receives a deletion of
@@ -228,7 +230,6 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 	if last, ok := r.last[ev.Name]; ok && version(r.t, ev) < version(r.t, last) {
 		r.t.Errorf("%s comes after %s", ev.ID, last.ID)
 	}
-	r.failed.check(r.t, ev)
 	known := ev.ResourceVersion
 	if ev.Event == handler.Deleted {
 		known = "gone " + ev.UID
@@ -286,7 +287,10 @@ func (a *sequel) Check(*handler.Event, []handler.Action) error { return nil }
 
 func (a *sequel) Delay(context.Context, *handler.Event) time.Duration { return 0 }
 
-func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+func (a *sequel) Do(context.Context, *handler.Event, []handler.Action) error { panic("no answer") }
+
+func (a *sequel) Perform(_ context.Context, p Performance) (trail.Verdict, error) {
+	ev := p.Event
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last, heard := a.last[ev.Name]
@@ -294,21 +298,19 @@ func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) er
 	if heard && !renewed && version(a.t, last) != version(a.t, *ev) && !a.cluster.wasDeletedByRule(&last, ev) {
 		a.t.Errorf("own actions for %s, but the handler last received %s", ev.ID, last.ID)
 	}
-	a.failed.check(a.t, *ev)
 	if a.busy[ev.Name] {
 		a.t.Errorf("own actions for %s while the handler has an event of %s", ev.ID, ev.Name)
 	}
 	switch a.next() & 7 {
 	case 5:
-		return fmt.Errorf("conflict: %w", ErrStale)
+		return 0, fmt.Errorf("conflict: %w", ErrStale)
 	case 6:
-		return errors.New("down")
+		return 0, errors.New("down")
 	case 7:
-		a.failed.begin(*ev)
-		return Yielding(errors.New("one target is down"))
+		return 0, Later(3*time.Second, errors.New("one target is down"))
 	}
 	a.done[ev.UID] = version(a.t, *ev)
-	return nil
+	return 0, nil
 }
 
 var names = []string{"web", "db", "api", "job"}
@@ -351,7 +353,7 @@ func acted(t *testing.T, changes, answers []byte) {
 	}
 	next, nextAnswer := reader(changes), reader(answers)
 	c := &cluster{t: t, things: map[string]*thing{}, writers: map[string]*life{}}
-	h := &reconciler{t: t, cluster: c, next: nextAnswer, busy: map[string]bool{}, last: map[string]handler.Event{}, failed: pauses{}, heard: map[string]bool{}}
+	h := &reconciler{t: t, cluster: c, next: nextAnswer, busy: map[string]bool{}, last: map[string]handler.Event{}, heard: map[string]bool{}}
 	setup := next()
 	var implementation handler.Handler = h
 	if setup&2 == 2 {
@@ -414,7 +416,6 @@ func acted(t *testing.T, changes, answers []byte) {
 			h.mu.Lock()
 			clear(h.busy)
 			clear(h.last)
-			clear(h.failed)
 			h.mu.Unlock()
 			l = begin(s)
 			l.l.Doubt(true)

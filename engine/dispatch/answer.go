@@ -13,11 +13,8 @@ import (
 )
 
 const (
-	// maxActions bounds the actions of one answer, as handler.Answer documents. maxOwnActions
-	// bounds those of a rule that acts itself: in addition to the actions that it yields, the rule
-	// may prune up to 64 resources, and there is a break between any two of its steps.
-	maxActions    = 64
-	maxOwnActions = 1024 + 64 + 2*64
+	// maxActions bounds the actions of one answer, as handler.Answer documents.
+	maxActions = 64
 	// maxAnswer bounds the memory of an answer's actions, in bytes.
 	maxAnswer = 8 << 20
 )
@@ -58,24 +55,18 @@ func (d *Dispatcher) act(
 	ctx context.Context, f *flight, actions []handler.Action, failure error,
 ) (err error) {
 	defer d.recovered(f.event, &err)
-	n, most, actor := len(actions), maxActions, d.opts.Actor
-	if f.lane.traits.actsNow(&f.item.Value) {
-		most, actor = maxOwnActions, f.lane.opts.Actor
-	}
+	n, actor := len(actions), d.opts.Actor
 	switch {
 	case failure != nil || n == 0:
 		return failure
 	case actor == nil:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, "+
 			"and the handler is allowed none: its spec.access.write is empty", n))
-	case n > most:
-		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, most))
+	case n > maxActions:
+		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, maxActions))
 	}
 	if err := actor.Check(&f.event, actions); err != nil {
 		return err
-	}
-	if f.item.Value.Answer.IsAcknowledged() { // own actions are made again, so only that is recorded
-		return f.do(ctx, actor, actions)
 	}
 	if f.item.Value.Answer, err = f.lane.answer(actions); err != nil {
 		return err
@@ -83,17 +74,55 @@ func (d *Dispatcher) act(
 	if err := d.record(ctx, f); err != nil {
 		return err
 	}
-	return f.do(ctx, actor, actions)
+	return actor.Do(ctx, &f.event, actions)
 }
 
-// do performs actions. If they are the rule's own, it notes what they have changed.
-func (f *flight) do(ctx context.Context, actor Actor, actions []handler.Action) error {
-	witness, ok := actor.(Witness)
-	if !ok || f.does != trail.Acted {
-		return actor.Do(ctx, &f.event, actions)
+// actOwn performs the rule's own actions for f. It records those that are kept before it performs
+// the first: after a crash they are repeated as they were.
+func (f *flight) actOwn(ctx, run context.Context, acts *delivery.Acts) (err error) {
+	d := f.lane.dispatcher
+	defer d.recovered(f.event, &err)
+	if acts.IsEmpty() {
+		return nil
 	}
-	did, err := witness.DoSeen(ctx, &f.event, actions)
-	if err == nil && did != 0 {
+	if f.lane.opts.Actor == nil {
+		return handler.Reject(errors.New("the rule is allowed no actions"))
+	}
+	if acts.IsKept() {
+		actions := acts.Actions()
+		if err := f.lane.opts.Actor.Check(&f.event, actions); err != nil {
+			return err
+		}
+		// after the handler's acknowledgement, own actions are made again: only that is recorded
+		if !f.item.Value.Answer.IsAcknowledged() && f.lane.mayRecord(actions) {
+			if f.item.Value.Answer, err = acts.Answer(); err != nil {
+				return handler.Reject(errors.New("an action is not valid JSON")) // err would quote it
+			}
+			if err := d.record(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return f.perform(ctx, run, acts)
+}
+
+// perform performs the rule's own actions, and notes what they have changed.
+func (f *flight) perform(ctx, run context.Context, acts *delivery.Acts) error {
+	lane := f.lane
+	stop := func() bool { return run.Err() != nil || lane.Paused() || lane.newest() != lane }
+	clock := lane.dispatcher.opts.Clock
+	since := clock.Now()
+	did, err := lane.opts.Actor.Perform(ctx, Performance{
+		Key: f.item.Key, Event: &f.event, Acts: acts, Account: lane.opts.Account,
+		Resync: f.item.Value.Resync, Stop: stop,
+		Rest: func() {
+			if clock.Since(since) >= restsAfter {
+				lane.dispatcher.rest(lane, stop)
+				since = clock.Now()
+			}
+		},
+	})
+	if err == nil && did != 0 && f.does == trail.Acted {
 		f.does = did
 	}
 	return err

@@ -128,7 +128,7 @@ func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	if v.Stale && d.prepare(ctx, run, f) {
 		return true
 	}
-	ended, err := d.redo(ctx, f)
+	ended, err := d.redo(ctx, run, f)
 	if ended {
 		f.isMade = true
 		d.answered(ctx, run, f, err)
@@ -138,13 +138,34 @@ func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// redo performs the actions of f's answer. ok is false if they cannot be read or are not allowed.
-func (d *Dispatcher) redo(ctx context.Context, f *flight) (ok bool, err error) {
+// redo performs the actions of f's answer. ok is false if they cannot be read, are not allowed, or
+// are those of a rule that has changed.
+func (d *Dispatcher) redo(ctx, run context.Context, f *flight) (ok bool, err error) {
 	defer d.recovered(f.event, &err)
+	if f.lane.traits.actsNow(&f.item.Value) {
+		acts := f.recorded()
+		if ok = acts != nil; ok {
+			f.beginActs(acts)
+			err = f.perform(ctx, run, acts)
+		}
+		return ok, err
+	}
 	actions, err := f.item.Value.Answer.Read()
 	if err != nil || d.opts.Actor == nil || d.opts.Actor.Check(&f.event, actions) != nil {
 		return false, nil
 	}
 	ok = true // from here on the actions count as performed, even if Do panics
 	return ok, d.opts.Actor.Do(ctx, &f.event, actions)
+}
+
+// recorded returns the rule's own actions that f's answer has recorded. It returns nil if they are to
+// be made again.
+func (f *flight) recorded() *delivery.Acts {
+	acts, err := f.item.Value.Answer.Acts()
+	o := &f.lane.opts
+	isAnother := err == nil && o.Account != nil && acts.Digest != o.Account.Digest()
+	if err != nil || isAnother || o.Actor == nil || o.Actor.Check(&f.event, acts.Actions()) != nil {
+		return nil
+	}
+	return acts
 }

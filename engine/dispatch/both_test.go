@@ -162,6 +162,21 @@ func TestNewerChangesOfBoth(t *testing.T) {
 	})
 }
 
+// A change takes the place of own actions that were offered alone: the handler learns what it is.
+func TestChangeOfOfferedActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &both{acted: failing(1, errLater)}
+		l, _ := b.start(t, nil, NewLetterBox(LetterBoxOptions{}))
+		l.OfferActions(synced("web", "u", 1, delta.Known).Delta)
+		synctest.Wait()
+		l.Offer(updated("web", "u", 2))
+		pass(time.Minute)
+		equal(t, "what happened", b.take(), []string{
+			"own of1 #1", "event r/u/updated/2 #1", "own of2 #1",
+		})
+	})
+}
+
 // Own actions that were refused as outdated are made again, without the handler.
 func TestOutdatedOwnActionsOfBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,11 +29,12 @@ type Dispatcher struct {
 	// the loader.
 	flights sync.WaitGroup
 
-	// mu guards ready, inFlight, suspects, probes and the lanes' turns. It is taken
-	// after the Journal's Begin and before the locks of the lanes' queues.
+	// mu guards ready, inFlight, resting, suspects, probes and the lanes' turns. It is taken after
+	// the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
 	ready    turns // lanes that may have something to take, each at most once
 	inFlight int
+	resting  []*rest // the longest first; not counted in inFlight
 	suspects suspects
 	probes   probes
 
@@ -139,7 +140,7 @@ func (d *Dispatcher) land(j job) {
 	d.inFlight--
 	d.suspects.landed(j)
 	d.probes.unanswered = 0
-	if !d.ready.isEmpty() || d.suspects.canGo() {
+	if !d.ready.isEmpty() || len(d.resting) > 0 || d.suspects.canGo() {
 		d.notify()
 	}
 }
@@ -148,12 +149,17 @@ func (d *Dispatcher) land(j job) {
 func (d *Dispatcher) offer(lane *Lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.enlist(lane)
+	d.probes.fresh = lane
+	d.notify()
+}
+
+// enlist has a lane take its turn. d.mu is held.
+func (d *Dispatcher) enlist(lane *Lane) {
 	if !lane.turn.isReady && !lane.isStopped() {
 		lane.turn.isReady = true
 		d.ready.add(lane)
 	}
-	d.probes.fresh = lane
-	d.notify()
 }
 
 // hold has the dispatcher take nothing from a lane, or end that.

@@ -38,8 +38,8 @@
 //   - succeed.go, look.go: what else is done with a lane.
 //   - attempt.go: an attempt, stage by stage. prepare.go, answer.go: two of them.
 //   - settle.go: what becomes of an attempt. flight.go: the attempt itself.
-//   - dispatcher.go: which delivery goes next, from the lanes in turns.go, suspects.go, probe.go
-//     and hungry.go.
+//   - dispatcher.go: which delivery goes next, from the lanes in turns.go, suspects.go, probe.go,
+//     hungry.go and rest.go.
 //   - lane.go: the lane. It and dispatcher.go know each other.
 //   - gathering.go, backlog.go, merge.go, own.go, naming.go, loading.go, report.go: its parts.
 //   - options.go, preparer.go, actor.go, journal.go, letters.go: what the package needs of its

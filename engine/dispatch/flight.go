@@ -71,6 +71,7 @@ func (d *Dispatcher) giveUp(f *flight) {
 
 // drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
+	ending(f.lane, f.item.Key)
 	within(d.opts.Journal, func() { f.lane.done(f.item.Key) })
 	d.land(f.job)
 }
@@ -108,13 +109,13 @@ func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) 
 }
 
 // beginActs notes what f has done once the rule's own actions, which are made, have succeeded.
-func (f *flight) beginActs(p delivery.Prepared) {
+func (f *flight) beginActs(acts *delivery.Acts) {
 	f.isMade = true
 	switch {
-	case len(p.Actions) == 0:
+	case acts.IsEmpty():
 		f.does = trail.Idle
 		return
-	case p.OnlyPrunes:
+	case acts.OnlyPrunes:
 		f.does = trail.Pruned
 	default:
 		f.does = trail.Acted

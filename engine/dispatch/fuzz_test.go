@@ -100,26 +100,6 @@ type witness struct {
 	heard map[string]map[string]bool
 	ids   map[string][]string // by name, without repeats
 	again map[string]bool     // by name: another process has started since the last event
-	// by name: when an event failed that leaves newer changes only a moment to wait; nil if attempts
-	// are limited
-	failed pauses
-}
-
-// pauses knows when events failed with Yielding, by the names of their objects.
-type pauses map[string]time.Time
-
-// check reports an event that comes too early.
-func (p pauses) check(t *testing.T, ev handler.Event) {
-	if at, ok := p[ev.Name]; ok && time.Since(at) < 800*time.Millisecond {
-		t.Errorf("%s comes %v after a failure", ev.ID, time.Since(at))
-	}
-	delete(p, ev.Name)
-}
-
-func (p pauses) begin(ev handler.Event) {
-	if p != nil {
-		p[ev.Name] = time.Now()
-	}
 }
 
 // killed notes that the process was killed. Everything not recorded as done may come again.
@@ -127,7 +107,6 @@ func (w *witness) killed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.busy)
-	clear(w.failed)
 	for name := range w.last {
 		w.again[name] = true
 	}
@@ -139,7 +118,6 @@ func (w *witness) Handle(_ context.Context, ev handler.Event) (handler.Answer, e
 	if w.busy[ev.Name] {
 		w.t.Errorf("%s comes while another event of %s is handled", ev.ID, ev.Name)
 	}
-	w.failed.check(w.t, ev)
 	last, seen := w.last[ev.Name]
 	again := w.again[ev.Name]
 	w.again[ev.Name] = false
@@ -179,8 +157,7 @@ func (w *witness) Handle(_ context.Context, ev handler.Event) (handler.Answer, e
 		return handler.Answer{}, handler.RetryAfter(2*time.Second, nil)
 	case 4:
 		if b&32 != 0 { // as a rule's own actions fail
-			w.failed.begin(ev)
-			return handler.Answer{}, Yielding(errors.New("down"))
+			return handler.Answer{}, Later(3*time.Second, errors.New("down"))
 		}
 		return handler.Answer{}, errors.New("down")
 	case 5:
@@ -240,9 +217,6 @@ func witnessed(t *testing.T, changes, answers []byte) {
 		heard: map[string]map[string]bool{}, ids: map[string][]string{}, again: map[string]bool{},
 	}
 	setup := next()
-	if setup>>3&3 == 0 {
-		h.failed = pauses{}
-	}
 	every := setup&1 == 1
 	var implementation handler.Handler = h
 	if setup>>5&1 == 1 {

@@ -19,6 +19,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -170,7 +171,8 @@ func (p preparer) Prepare(ctx context.Context, d delivery.Draft) (out delivery.P
 	}
 	out = delivery.Prepared{Delta: m.Delta, Payload: m.Payload}
 	if p.actions != nil {
-		out.Actions, err = p.actions(ctx, m.Delta)
+		actions, err := p.actions(ctx, m.Delta)
+		out.Acts = actsOf(actions...)
 		return out, err
 	}
 	if p.attach != nil {
@@ -179,6 +181,14 @@ func (p preparer) Prepare(ctx context.Context, d delivery.Draft) (out delivery.P
 		}
 	}
 	return out, err
+}
+
+// actsOf returns own actions that are kept.
+func actsOf(actions ...handler.Action) *delivery.Acts {
+	if len(actions) == 0 {
+		return nil
+	}
+	return &delivery.Acts{Pieces: []delivery.Piece{{Label: "actions[0]", Actions: actions}}}
 }
 
 // results collects the attempts that a Dispatcher reports.
@@ -191,6 +201,14 @@ func (r *results) add(a Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, a)
+}
+
+// of returns the results of the attempts.
+func (r *results) of() (all []Result) {
+	for _, a := range r.list() {
+		all = append(all, a.Result)
+	}
+	return all
 }
 
 func (r *results) list() []Attempt {
@@ -218,6 +236,10 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		return nil
 	}
 	return a.do(ctx, ev, actions)
+}
+
+func (a *actor) Perform(ctx context.Context, p Performance) (trail.Verdict, error) {
+	return 0, a.Do(ctx, p.Event, p.Acts.Actions())
 }
 
 func (a *actor) Delay(_ context.Context, ev *handler.Event) time.Duration {

@@ -42,6 +42,7 @@ type turn struct {
 	isReady     bool // is in Dispatcher.ready
 	isHeld      bool
 	isSucceeded bool // another lane has taken its place
+	resting     int  // its attempts that have left their places to others
 }
 
 // shared is what a lane shares with its successors.
@@ -53,6 +54,7 @@ type shared struct {
 	present atomic.Pointer[Lane]
 	owned   ownCounts
 	acted   tally
+	ended   atomic.Uint64 // deliveries that are not tried again
 }
 
 // tally counts for how many events the rule's own actions were performed, and for how many there
@@ -221,6 +223,10 @@ func (l *Lane) Acted() (acted, idle uint64) {
 	return l.shared.acted.acted.Load(), l.shared.acted.idle.Load()
 }
 
+// Ended returns how many deliveries have ended in any way, so that they are not tried again. While one
+// has not, the lane Holds its object.
+func (l *Lane) Ended() uint64 { return l.shared.ended.Load() }
+
 // count counts an event that has just been decided, and reports whether it goes on. m is nil if the
 // rule counts nothing. It is called within the Journal's Begin and End.
 func (l *Lane) count(d delta.Delta, m *count.Hit) (goesOn bool) {
@@ -238,8 +244,18 @@ func (l *Lane) isConfidential() bool {
 // event returns the event of a delivery as the handler sees it.
 func (l *Lane) event(i *item) handler.Event { return l.naming.event(i, l.traits.isGroup(&i.Value)) }
 
-// done ends the delivery in flight of an object.
+// ending is called before a delivery of l is done, outside of the Journal's Begin and End.
+func ending(l *Lane, key delta.Key) {
+	if l.opts.Account != nil {
+		l.opts.Account.Ending(key)
+	}
+}
+
+// done ends the delivery in flight of an object. It is called within the Journal's Begin and End.
 func (l *Lane) done(key delta.Key) {
+	if l.opts.Account != nil {
+		l.opts.Account.End(key)
+	}
 	l.queue.Done(key)
 	if l = l.newest(); l.traits.gathers {
 		l.gathering().ended(key)
@@ -266,9 +282,9 @@ func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	}, letter.Since)
 }
 
-// Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and
-// what waits is merged as usual. If another lane takes the place of l, before or meanwhile, Pause
-// pauses that one.
+// Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, but a
+// rule's own actions only to the end of the requests under way. What waits is merged as usual. If
+// another lane takes the place of l, before or meanwhile, Pause pauses that one.
 func (l *Lane) Pause() {
 	l.shared.isPaused.Store(true)
 	for _, of := range []*Lane{l, l.newest()} {
@@ -292,14 +308,24 @@ func (l *Lane) Hold(on bool) {
 	l.dispatcher.hold(l, on)
 }
 
-// isStopped reports whether the lane is paused, held or succeeded. The caller holds Dispatcher.mu.
+// isStopped reports whether the lane is paused, held or succeeded, or leaves its places to others.
+// The caller holds Dispatcher.mu.
 func (l *Lane) isStopped() bool {
-	return l.shared.isPaused.Load() || l.turn.isHeld || l.turn.isSucceeded
+	return l.shared.isPaused.Load() || l.turn.isHeld || l.turn.isSucceeded || l.turn.resting > 0
 }
 
 // RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
-// chosen is called with the queue locked.
-func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Hasten(chosen) }
+// chosen may be called with the queue locked, and more than once.
+func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) {
+	if account := l.opts.Account; account != nil {
+		for _, key := range l.queue.Delayed() {
+			if chosen(key) {
+				account.Hasten(key)
+			}
+		}
+	}
+	return l.queue.Hasten(chosen)
+}
 
 // Delayed returns the objects that wait for a retry, or whose first attempt was postponed.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }

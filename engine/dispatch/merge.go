@@ -88,6 +88,16 @@ func (m merging) mergeKnown(waiting, newer delivery.Delivery, sent bool) (
 		// a rule's own actions are decided again, unless that would count the change twice
 		newer.Undecided = m.traits.actsNow(&waiting) && !m.traits.counts
 	}
+	// What was offered for the rule's own actions alone is part of a change: it performs all of them.
+	isOffered := waiting.Answer.IsAcknowledged() && waiting.Delta.Round == delta.Known
+	if isOffered && newer.Delta.Type == delta.Updated &&
+		newer.Delta.Object.UID() == waiting.Delta.Object.UID() {
+		newer.Backoff, newer.Losses = waiting.Backoff, waiting.Losses
+		if takesIn {
+			newer.Refusals = waiting.Refusals
+		}
+		return newer, true, true
+	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
 	if ok && !keep {
 		m.owned.changes.Add(newer.Delta, trail.Void, m.owned.clock.Now())
@@ -105,6 +115,9 @@ func (m merging) mergeKnown(waiting, newer delivery.Delivery, sent bool) (
 		merged.Attempts, merged.Failures = waiting.Attempts, waiting.Failures
 		merged.Refusals = waiting.Refusals
 		merged.Answer, merged.Weighed = waiting.Answer, waiting.Weighed
+		if merged.Resync = waiting.Resync; newer.Delta.Round != 0 {
+			merged.Resync = newer.Delta.Round
+		}
 	} else if takesIn {
 		merged.Refusals = waiting.Refusals // more undecided deliveries may wait
 	}

@@ -97,6 +97,8 @@ type LaneOptions struct {
 	ActsItself bool
 	// Actor performs the rule's own actions. nil means Options.Actor.
 	Actor Actor
+	// Account keeps account of the rule's own actions. It may be nil.
+	Account Account
 	// Acts means that answers to the rule's events may change the cluster, so the dispatcher asks
 	// the Actor for a Delay. ActsItself implies it.
 	Acts bool

@@ -46,15 +46,15 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		return true
 	}
 	if err != nil {
-		d.settle(run, f, afterwards(v, err))
+		d.settle(run, f, afterwards(f, err))
 		return true
 	}
 	if isAnother && d.slow(ctx, run, f) {
 		return true
 	}
 	if f.lane.traits.actsNow(v) {
-		f.beginActs(p)
-		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
+		f.beginActs(p.Acts)
+		d.settle(run, f, afterwards(f, f.actOwn(ctx, run, p.Acts)))
 		return true
 	}
 	return false
@@ -168,9 +168,10 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 	return false
 }
 
-// afterwards adds to an error that the handler was done with the event before, if it was.
-func afterwards(v *delivery.Delivery, err error) error {
-	if err == nil || !v.Answer.IsAcknowledged() {
+// afterwards adds to an error that the handler, if there is one, was done with the event before.
+func afterwards(f *flight, err error) error {
+	hasHandler := f.lane.dispatcher.to.Handler != nil
+	if err == nil || !hasHandler || !f.item.Value.Answer.IsAcknowledged() {
 		return err
 	}
 	return fmt.Errorf("the handler acknowledged the event, but the rule's own actions failed: %w", err)

@@ -44,9 +44,7 @@ type verdict struct {
 	plain  bool          // reason is informd's own words, which quote nothing
 	short  string        // the part of reason that is plain, if not all of it is
 	after  time.Duration // delay until it is repeated
-	// yields is the delay for a newer change of the object, in place of after. It is zero if the
-	// newer change waits as long as this one.
-	yields time.Duration
+	yields bool          // a newer change of the object does not wait for that
 }
 
 func (r Retry) withDefaults() Retry {
@@ -70,17 +68,20 @@ func (p *plainError) Unwrap() error { return p.err }
 // handler sees Secrets.
 func Plain(err error) error { return &plainError{err} }
 
-// yieldingError is an error after which a newer change of the object may partly succeed.
-type yieldingError struct{ err error }
+// laterError is an error that says when the delivery is tried again.
+type laterError struct {
+	err   error
+	after time.Duration
+}
 
-func (y *yieldingError) Error() string { return y.err.Error() }
-func (y *yieldingError) Unwrap() error { return y.err }
+func (l *laterError) Error() string { return l.err.Error() }
+func (l *laterError) Unwrap() error { return l.err }
 
-// Yielding marks an error of Actor.Do after which a newer change of the object does not wait for
-// the next attempt. It is for actions of which some may succeed although others fail. A newer
-// change still waits under LaneOptions.Every, in groups, if the error asks for a delay, and if it
-// wraps ErrStale.
-func Yielding(err error) error { return &yieldingError{err} }
+// Later marks an error of Actor.Perform that has its own time for the next attempt: after says how
+// long to wait. The delivery's backoff then starts over, and a newer change of the object is
+// delivered at once. It still waits under LaneOptions.Every and in groups. Later means nothing for
+// an error that wraps handler.ErrReject or ErrStale.
+func Later(after time.Duration, err error) error { return &laterError{err, after} }
 
 // isPlainText reports whether the text of an answer's error is informd's own.
 func isPlainText(answer error) bool {
@@ -92,28 +93,7 @@ func isPlainText(answer error) bool {
 func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	d, v := r.decide(d, answer)
 	v.plain = v.plain || isPlainText(answer)
-	v.yields = r.yields(v, answer)
 	return d, v
-}
-
-// yields returns verdict.yields: a newer change waits as long as after a first failure.
-func (r Retry) yields(v verdict, answer error) time.Duration {
-	_, ok := errors.AsType[*yieldingError](answer)
-	if _, asked := handler.RetryDelay(answer); !ok || asked || v.result != Retried ||
-		errors.Is(answer, ErrStale) {
-		return 0
-	}
-	return r.shortened(r.backoff(0))
-}
-
-// early corrects the verdict on an attempt that a newer change has brought forward. left is the rest
-// of the delay that it did not wait for, and backoff the count from before the attempt. Such an
-// attempt does not count, because an object that changes often would otherwise soon wait for
-// MaxBackoff. The next attempt comes when it would have come without the newer change.
-func early(d *delivery.Delivery, v *verdict, backoff int, left time.Duration) {
-	if v.yields > 0 && left > 0 {
-		d.Backoff, v.after = backoff, max(left, v.yields)
-	}
 }
 
 func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
@@ -149,11 +129,17 @@ func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, ver
 		d.Backoff++
 		return d, v
 	}
+	d.Refusals = 0 // they are no longer in a row
 	d.Failures++
 	if r.Attempts > 0 && d.Failures >= r.Attempts {
 		return d, verdict{result: Dead, reason: answer.Error()}
 	}
 	v := verdict{result: Retried, reason: answer.Error()}
+	if later, ok := errors.AsType[*laterError](answer); ok {
+		v.after, v.yields = min(max(later.after, 0), maxDelay), true
+		d.Backoff = 0
+		return d, v
+	}
 	if asked, ok := handler.RetryDelay(answer); ok {
 		asked = min(max(asked, r.Backoff), maxAsked)
 		v.after = asked + r.random(asked/5)

@@ -44,8 +44,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 	for d.gate(ctx) {
 		if hasRoom, isProbe := d.room(); hasRoom {
+			if d.resume(maxRest) {
+				continue
+			}
 			if j, ok := d.take(isProbe); ok {
 				return j, true
+			}
+			if d.resume(0) {
+				continue
 			}
 		}
 		select {

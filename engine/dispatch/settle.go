@@ -18,10 +18,11 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 }
 
 // outcome decides what becomes of f. isEnding reports that Run is ending, which may be the only
-// reason for an error.
+// reason for an error. Own actions may have been stopped for other reasons.
 func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	o := outcome{at: d.opts.Clock.Now(), delivery: f.item.Value}
-	if isEnding && err != nil && !errors.Is(err, handler.ErrReject) {
+	isStopped := err != nil && isEnding || errors.Is(err, ErrStopped)
+	if isStopped && !errors.Is(err, handler.ErrReject) {
 		o.result = Cancelled
 		o.delivery.Attempts--
 		return o
@@ -31,7 +32,6 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 		retry = d.ownRetry
 	}
 	o.delivery, o.verdict = retry.judge(o.delivery, err)
-	early(&o.delivery, &o.verdict, f.item.Value.Backoff, f.item.Until.Sub(o.at))
 	if o.result == Done && f.does == trail.Idle && d.to.Handler == nil {
 		o.result = Idle
 	}
@@ -66,6 +66,9 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 
 // commit applies the outcome as one change of the journal. It evaluates and logs nothing.
 func (d *Dispatcher) commit(f *flight, o *outcome) {
+	if !o.result.repeats() {
+		ending(f.lane, f.item.Key)
+	}
 	d.opts.Journal.Begin()
 	defer d.opts.Journal.End()
 	if o.letter != nil {
@@ -82,11 +85,12 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	}
 	switch {
 	case !o.result.repeats():
+		f.lane.shared.ended.Add(1)
 		f.lane.done(key)
 	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
 		q.Shorten(key, o.delivery, o.after)
-	case o.yields > 0 && !f.lane.opts.Every:
-		q.Yield(key, o.delivery, o.after, o.yields)
+	case o.yields && !f.lane.opts.Every:
+		q.Yield(key, o.delivery, o.after, 0)
 	default:
 		q.Retry(key, o.delivery, o.after)
 	}
@@ -130,7 +134,7 @@ func (d *Dispatcher) report(f *flight, o *outcome) {
 		}
 	}
 	// The first refusals of actions as stale are nobody's failure: the object has just changed.
-	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
+	isStale := o.result == Retried && o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
 	if isRepeated && !isStale {
 		f.lane.reports.reportFailure(failed, f.event.ID, o.after)
 	}

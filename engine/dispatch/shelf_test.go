@@ -132,7 +132,7 @@ func (s *shelf) Delete(n uint64, _ delta.Key) { s.change(n, nil) }
 func asWritten(r record) record {
 	v := &r.Value
 	v.Answer = delivery.Recorded(v.Answer.Record())
-	v.Version, v.Writes, v.Refusals, v.Weighed = "", 0, 0, false
+	v.Version, v.Writes, v.Refusals, v.Weighed, v.Resync = "", 0, 0, false, 0
 	return r
 }
 

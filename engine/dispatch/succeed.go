@@ -8,7 +8,8 @@ import "github.com/informd/informd/engine/gather"
 //
 //   - What waits is delivered by the new lane.
 //   - What is in flight ends as it began, with the options of old and at its Dispatcher. If it has
-//     to be repeated, the new lane does that. Later changes of its object wait for it.
+//     to be repeated, the new lane does that. It also goes on with the rule's own actions, of which
+//     old begins no more. Later changes of the object wait for what is in flight.
 //
 // The new lane is held if isHeld says so: see Hold. Both are paused, or none: see Pause. What old
 // has gathered comes in the groups of the new lane, or one by one if it has none. For that,

@@ -36,7 +36,8 @@ func (made) IsConfidential() bool { return false }
 
 // What people read of an attempt is what has been done: the trail, the result and the log.
 func TestTrailSaysWhatHasBeenDone(t *testing.T) {
-	action := []handler.Action{{Verb: "patch"}}
+	acts := actsOf(handler.Action{Verb: "patch"})
+	prunes := &delivery.Acts{Pieces: []delivery.Piece{{Actions: acts.Actions()}}, Prunes: true, OnlyPrunes: true}
 	refused := handler.Reject(errors.New("no"))
 	for name, c := range map[string]struct {
 		hears  error  // what a handler answers, if the rule has one
@@ -55,25 +56,25 @@ func TestTrailSaysWhatHasBeenDone(t *testing.T) {
 			makes: made{err: refused}, trail: "unmade", result: map[Result]int{Rejected: 1},
 		},
 		"actions": {
-			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Actions: action}},
+			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Acts: acts}},
 			trail: "acts acted", result: map[Result]int{Done: 1}, log: "actions performed",
 		},
 		"no action": {
 			alone: true, acts: true, trail: "idle", result: map[Result]int{Idle: 1}, log: "no action to perform",
 		},
 		"no action but prune": {
-			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Actions: action, OnlyPrunes: true}},
+			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Acts: prunes}},
 			trail: "acts pruned", result: map[Result]int{Done: 1}, log: "pruned, without other actions",
 		},
 		"actions that fail for good": {
-			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Actions: action}}, do: refused,
+			alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Acts: acts}}, do: refused,
 			trail: "acts reject", result: map[Result]int{Rejected: 1},
 		},
 		"actions that cannot be made": {
 			alone: true, acts: true, makes: made{err: refused}, trail: "unmade", result: map[Result]int{Rejected: 1},
 		},
 		"a handler and actions": {
-			acts: true, makes: made{Prepared: delivery.Prepared{Actions: action}},
+			acts: true, makes: made{Prepared: delivery.Prepared{Acts: acts}},
 			trail: "sent done acts acted", result: map[Result]int{Done: 1}, log: "delivered, actions performed",
 		},
 		"a handler and no action": {
@@ -81,7 +82,7 @@ func TestTrailSaysWhatHasBeenDone(t *testing.T) {
 		},
 		"a handler in a dry run": {isDry: true, trail: "tried", result: map[Result]int{Done: 1}, log: "dry run: nothing was done"},
 		"actions in a dry run": {
-			isDry: true, alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Actions: action}},
+			isDry: true, alone: true, acts: true, makes: made{Prepared: delivery.Prepared{Acts: acts}},
 			trail: "tried", result: map[Result]int{Done: 1}, log: "dry run: nothing was done",
 		},
 		"no action in a dry run": {

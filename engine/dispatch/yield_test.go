@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
 
-var errTarget = Yielding(errors.New("exceeded quota"))
+var errTarget = Later(30*time.Second, errors.New("exceeded quota"))
 
 // doer is a rule that acts alone. It records when it acted, and on which version.
 type doer struct {
@@ -75,72 +76,98 @@ func always(err error) func(*handler.Event) error {
 	return func(*handler.Event) error { return err }
 }
 
-// A newer change does not wait for the backoff of own actions. It neither brings forward nor puts off
-// the attempts that come without it.
+// A newer change does not wait for the next attempt of own actions. That comes when the last attempt
+// said, without a backoff of its own.
 func TestNewerChangesDoNotWaitForOwnActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &doer{answer: always(errTarget)}
 		l, _ := a.start(t, nil, LaneOptions{})
 		l.Offer(updated("web", "u", 1))
-		pass(20 * time.Second)
+		pass(95 * time.Second)
 		all := a.take()
-		equal(t, "attempts", len(all), 5) // after 0, 1, 3, 7 and 15 seconds, or a little less
-		last := all[4].at
+		equal(t, "attempts", len(all), 4)
+		equal(t, "the last one", fmt.Sprint(all[3]), "{90000000000 r/u/updated/1 #4}")
 		for version := 2; version <= 4; version++ {
 			l.Offer(updated("web", "u", version))
 			synctest.Wait()
 			equal(t, "at once", a.takeIDs(), []string{fmt.Sprintf("r/u/updated/%d #1", version)})
 			pass(time.Second)
 		}
-		pass(20 * time.Second)
-		all = a.take()
-		if gap := all[0].at - last; len(all) != 1 || gap < 12800*time.Millisecond || gap > 16*time.Second {
-			t.Errorf("the next attempts are %v, and the last regular one was at %v", all, last)
-		}
-		last = all[0].at
-		pass(20 * time.Second)
-		all = a.take()
-		if gap := all[0].at - last; len(all) != 1 || gap < 25600*time.Millisecond || gap > 32*time.Second {
-			t.Errorf("the next attempts are %v, and the last regular one was at %v", all, last)
-		}
-		equal(t, "the newest", all[0].id, "r/u/updated/4 #3")
+		pass(28 * time.Second)
+		equal(t, "early", a.takeIDs(), nil)
+		pass(2 * time.Second)
+		equal(t, "in its time", fmt.Sprint(a.take()), "[{127000000000 r/u/updated/4 #2}]")
 	})
 }
 
-// Own actions that fail are not tried more often than once a second, however often their object
-// changes, and their backoff grows with time and not with the changes.
-func TestHotObjectWhoseOwnActionsFail(t *testing.T) {
+// A backoff starts over after an error that has a time of its own: the API server is well again.
+func TestLaterEndsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var hasTarget atomic.Bool
 		a := &doer{answer: func(*handler.Event) error {
-			time.Sleep(20 * time.Millisecond) // changes come meanwhile, too
-			return errTarget
+			if hasTarget.Swap(false) {
+				return errTarget
+			}
+			return errors.New("503")
 		}}
 		l, _ := a.start(t, nil, LaneOptions{})
-		version := 0
-		for range 6000 { // a minute
-			version++
-			l.Offer(updated("web", "u", version))
-			pass(10 * time.Millisecond)
-		}
-		all := a.take()
-		if len(all) < 50 || len(all) > 75 {
-			t.Errorf("%d attempts in a minute", len(all))
-		}
-		for i := range all[1:] {
-			if gap := all[i+1].at - all[i].at; gap < 800*time.Millisecond || gap > 1100*time.Millisecond {
-				t.Errorf("an attempt %v after the one before", gap)
-			}
-		}
-		pass(2 * time.Second)
+		l.Offer(updated("web", "u", 1))
+		pass(70 * time.Second)
+		hasTarget.Store(true)
+		l.RetryNow(func(delta.Key) bool { return true })
+		pass(30 * time.Second)
 		a.take()
-		pass(70 * time.Second)                             // without changes, there would be an attempt after 63 seconds
-		if all = a.take(); len(all) == 0 || len(all) > 2 { // the one after 63 seconds may not be over
-			t.Fatalf("%d attempts: the backoff does not grow with time alone", len(all))
-		}
-		if newest := fmt.Sprintf("r/u/updated/%d #", version); !strings.HasPrefix(all[0].id, newest) {
-			t.Errorf("attempt %s, want %s", all[0].id, newest)
+		pass(time.Second)
+		equal(t, "attempts", len(a.take()), 1)
+	})
+}
+
+// Own actions that stop because they have to are no failure: they go on as soon as they may.
+func TestStoppedOwnActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := new(results)
+		begun, paused := make(chan bool), make(chan bool)
+		do := &stopping{begun: begun, paused: paused}
+		d := New(Recipient{}, NewLetterBox(LetterBoxOptions{}), Options{Actor: do, Attempted: results.add})
+		l := d.Lane("r", pods, preparer{actions: func(context.Context, delta.Delta) ([]handler.Action, error) {
+			return []handler.Action{{}}, nil
+		}}.lane(LaneOptions{}))
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		<-begun
+		l.Pause()
+		paused <- true
+		pass(time.Hour)
+		equal(t, "results", results.of(), []Result{Cancelled})
+		l.Resume()
+		<-begun
+		paused <- false
+		synctest.Wait()
+		equal(t, "results", results.of(), []Result{Cancelled, Done})
+		equal(t, "attempts", do.attempts, []int{1, 1})
+		if _, failed := l.LastFailure(); failed {
+			t.Error("a pause is a failure")
 		}
 	})
+}
+
+// stopping is an Actor that asks whether to stop.
+type stopping struct {
+	actor
+	begun, paused chan bool
+	attempts      []int
+}
+
+func (s *stopping) Perform(_ context.Context, p Performance) (trail.Verdict, error) {
+	s.attempts = append(s.attempts, p.Event.Attempt)
+	s.begun <- true
+	if <-s.paused != p.Stop() {
+		return 0, errors.New("stop does not say whether the lane is paused")
+	}
+	if p.Stop() {
+		return 0, ErrStopped
+	}
+	return 0, nil
 }
 
 // Only a newer change that merges into the one that failed comes early, and only if the error says
@@ -153,7 +180,6 @@ func TestChangesThatWaitForOwnActions(t *testing.T) {
 		newer rule.Match
 	}{
 		"the API server is in trouble": {err: errors.New("503")},
-		"it asks for a delay":          {err: Yielding(handler.RetryAfter(time.Minute, errTarget))},
 		"the object is another one":    {err: fmt.Errorf("%w: %w", ErrStale, errTarget)},
 		"every change counts":          {err: errTarget, o: LaneOptions{Every: true}},
 		"groups":                       {err: errTarget, o: LaneOptions{Gathering: groups}},
@@ -196,7 +222,7 @@ func TestOwnChangesDoNotEndTheBackoff(t *testing.T) {
 		l, _ = a.start(t, nil, LaneOptions{Own: w})
 		l.Offer(versioned(updated("web", "u", 1)))
 		pass(45 * time.Second)
-		equal(t, "attempts", len(a.take()), 6) // after 0, 1, 3, 7, 15 and 31 seconds, or a little less
+		equal(t, "attempts", len(a.take()), 2) // after 0 and 30 seconds
 	})
 }
 
@@ -211,7 +237,7 @@ func TestNewerChangesOfBothDoNotWait(t *testing.T) {
 		l.Offer(updated("web", "u", 2))
 		synctest.Wait()
 		equal(t, "at once", b.take(), []string{"event r/u/added/2 #1", "own of2 #1"})
-		pass(20 * time.Second)
+		pass(30 * time.Second)
 		equal(t, "in its time", b.take(), []string{"own of2 #2"})
 
 		b.answer = failing(1, errLater) // that is the handler's failure, and what is newer waits for it
@@ -219,7 +245,7 @@ func TestNewerChangesOfBothDoNotWait(t *testing.T) {
 		synctest.Wait()
 		equal(t, "at once", b.take(), []string{"event r/u/added/3 #1"})
 		l.Offer(updated("web", "u", 4))
-		pass(2 * time.Second)
+		pass(500 * time.Millisecond)
 		equal(t, "waits", b.take(), nil)
 	})
 }

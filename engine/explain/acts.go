@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,12 +113,32 @@ func (c *Case) considered(d delta.Delta, now time.Time) *Acts {
 		acts.Actions = append(acts.Actions, one)
 	}
 	if knowsAll {
-		_, err := c.Rule.Actions.Evaluate(d, nil, of.lookup(false, now))
+		err := tried(c.Rule.Actions.Walker(d, nil, of.lookup(false, now)))
 		if isBlind := c.isBlind(); err != nil && !isBlind {
 			acts.Error = err.Error()
 		}
 	}
 	return acts
+}
+
+// maxTried is how many actions are evaluated to find out whether one fails.
+const maxTried = 1024
+
+var errTried = errors.New("enough actions were evaluated")
+
+// tried returns why an action cannot be evaluated, of the first ones.
+func tried(w *rule.Walker) error {
+	n := 0
+	err := w.Walk(nil, func(p rule.Piece) error {
+		if n += len(p.Actions); n >= maxTried {
+			return errTried
+		}
+		return nil
+	})
+	if errors.Is(err, errTried) {
+		return nil
+	}
+	return err
 }
 
 // consider evaluates the forEach and the if of one action.

@@ -79,6 +79,8 @@ type Daemon struct {
 	Attempts    []Happened `json:"attempts,omitempty"` // the last ones, the oldest first
 	DeadLetters []Letter   `json:"deadLetters,omitempty"`
 	Actions     []Action   `json:"actions,omitempty"` // what was done for the object, the oldest first
+	// Targets are those of the rule's own actions for the object; nil if there are none.
+	Targets *Targets `json:"targets,omitempty"`
 	// Next is when the rule sees all its members next, by its schedule or its resync, or if it has
 	// no source, the next moment of its schedule; zero if it never does. IsScheduled says that it
 	// is a schedule.

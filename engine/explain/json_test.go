@@ -57,6 +57,8 @@ func fill(v reflect.Value, depth int) {
 	case v.Kind() == reflect.Slice && depth > 0:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0), depth-1)
+	case v.Type() == reflect.TypeFor[map[string]int]():
+		v.Set(reflect.ValueOf(map[string]int{"text": 1}))
 	case v.Kind() == reflect.Struct:
 		for n := range v.NumField() {
 			fill(v.Field(n), depth)

@@ -41,6 +41,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	}
 	switch n.Value {
 	case "object":
+		c.reads.object = true
 		read := func(r *run) (any, error) { return r.env.Object, nil }
 		return operand{eval: read, shape: objectsOf(own), field: []string{}}, nil
 	case "old":

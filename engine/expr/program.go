@@ -151,7 +151,7 @@ type Program struct {
 }
 
 // mentions says which names and functions a text mentions.
-type mentions struct{ old, event, index, item, time bool }
+type mentions struct{ object, old, event, index, item, time bool }
 
 // Text returns what the program was compiled from.
 func (p *Program) Text() string { return p.text }
@@ -168,6 +168,9 @@ func (p *Program) Lookups() map[string]*object.Paths { return p.lookups }
 // Gives returns the sources of the objects in the result of Objects, sorted; "" is the rule's own
 // source.
 func (p *Program) Gives() []string { return p.gives }
+
+// ReadsObject reports whether the program mentions object.
+func (p *Program) ReadsObject() bool { return p.reads.object }
 
 // ReadsOld reports whether the program mentions old.
 func (p *Program) ReadsOld() bool { return p.reads.old }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/action"
@@ -60,7 +61,13 @@ type Options struct {
 	Turn time.Duration
 	// IsStepped says that a Stepper drives the engine, so nothing comes in turns.
 	IsStepped bool
+	// Appeared is called with the name of each namespace that is created, if a source watches
+	// namespaces. It must not block.
+	Appeared func(namespace string)
 }
+
+// namespaces is the resource of namespaces.
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 // New returns the intake of an informer, without rules. before is that of the informer so far, or
 // nil: then New makes the informer.
@@ -128,6 +135,9 @@ func (in *Intake) Take(s source.Step) {
 		in.evaluate(s, c)
 		if s.Round == nil {
 			in.sinks.gauges.Measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
+		}
+		if s.Delta.Type == delta.Added && s.Round == nil && in.Planned.Resource == namespaces {
+			in.options.Appeared(s.Delta.Object.Name())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,10 @@ import (
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/orphans"
 	"github.com/informd/informd/engine/prepare"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -79,27 +83,66 @@ func (p *Preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prep
 	if r.PruneBy != "" && p.Pruning.Spared.Spares(p.Pruning.Rule, r.Delta) {
 		r.PruneBy = ""
 	}
-	r.Actions, r.OnlyPrunes = p.inOrder(r), len(r.Steps) == 0
+	if p.Rule.Actions != nil {
+		r.Acts = p.inOrder(&r)
+	}
 	return r.Prepared, r.Err
 }
 
 // inOrder returns the rule's own actions as they are performed: its steps, then what it prunes, and
 // last the Events, which report what was done.
-func (p *Preparer) inOrder(r prepare.Result) []handler.Action {
-	var steps, reports []action.Step
-	for _, step := range r.Steps {
-		if step.Actions[0].Verb == handler.ActionEvent {
-			reports = append(reports, action.Step(step))
-		} else {
-			steps = append(steps, action.Step(step))
-		}
-	}
+func (p *Preparer) inOrder(r *prepare.Result) *delivery.Acts {
+	var pruned []delivery.Piece
 	if r.PruneBy != "" {
-		for _, resource := range p.Rule.Prune {
-			steps = append(steps, action.PruneStep(resource, r.PruneBy))
+		pruned = []delivery.Piece{orphans.PruneOf(p.Rule.Prune, r.PruneBy)}
+	}
+	acts := &delivery.Acts{
+		Digest: p.ActsDigest(), Prunes: len(pruned) > 0,
+		OnlyPrunes: len(r.Steps) == 0 && r.Walk == nil,
+	}
+	if r.Walk != nil {
+		acts.Make = p.inPieces(r.Walk, pruned, r.Delta.Object)
+		return acts
+	}
+	var reports []delivery.Piece
+	for _, step := range r.Steps {
+		piece := delivery.Piece{Label: step.Label, Actions: step.Actions}
+		if step.Actions[0].Verb == handler.ActionEvent {
+			reports = append(reports, piece)
+		} else {
+			acts.Pieces = append(acts.Pieces, piece)
 		}
 	}
-	return action.Join(append(steps, reports...))
+	acts.Pieces = slices.Concat(acts.Pieces, pruned, reports)
+	return acts
+}
+
+// inPieces returns Acts.Make for actions that are not kept. o is what the change is about.
+func (p *Preparer) inPieces(
+	walk prepare.Walk, pruned []delivery.Piece, o *object.Object,
+) func(visit func(delivery.Piece) error) error {
+	fail := func(err error) { p.Failures.AddSeen(err, o) }
+	isReport := func(t *rule.ActionTemplate) bool { return t.Verb == handler.ActionEvent }
+	isStep := func(t *rule.ActionTemplate) bool { return !isReport(t) }
+	return func(visit func(delivery.Piece) error) error {
+		one := func(p rule.Piece) error {
+			return visit(delivery.Piece{Label: p.Label, Actions: p.Actions})
+		}
+		if err := walk(isStep, one, fail); err != nil {
+			return err
+		}
+		for _, p := range pruned {
+			if err := visit(p); err != nil {
+				return err
+			}
+		}
+		return walk(isReport, one, fail)
+	}
+}
+
+// ActsDigest identifies what the rule's own actions are made with.
+func (p *Preparer) ActsDigest() uint64 {
+	return binary.BigEndian.Uint64(p.Rule.EventsDigest[:])
 }
 
 // payload makes the payload of a change from the caches as they are now.

@@ -16,7 +16,11 @@ type Pruning struct {
 }
 
 // Notes writes notes to a store. It implements orphans.Notes.
-type Notes struct{ Store *state.Store } // nil: nothing is kept
+type Notes struct {
+	Store *state.Store // nil: nothing is kept
+	// IsStepped says that nobody waits until what is recorded is on disk: the state does not run.
+	IsStepped bool
+}
 
 // Begin begins a cut, and end ends it. See [state.Store.Begin].
 func (n Notes) Begin() (end func()) {
@@ -25,6 +29,20 @@ func (n Notes) Begin() (end func()) {
 	}
 	n.Store.Begin()
 	return n.Store.End
+}
+
+// Pace waits while too much waits for the disk. See [state.Store.Pace].
+func (n Notes) Pace() {
+	if n.Store != nil {
+		n.Store.Pace()
+	}
+}
+
+// Await returns when the operating system has what was recorded so far. See [state.Store.Await].
+func (n Notes) Await() {
+	if n.Store != nil && !n.IsStepped {
+		n.Store.AwaitAll()
+	}
 }
 
 // Put implements orphans.Notes.

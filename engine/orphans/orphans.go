@@ -19,6 +19,7 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/targets"
 )
 
 // How a rule's orphans are looked for.
@@ -95,6 +96,7 @@ func (o *Orphans) Run(ctx context.Context) {
 			o.left.Store(nil)
 			logged = 0
 			if !found.Pruning && !found.IsBusy {
+				o.rule.IsWhole()
 				return
 			}
 		default:
@@ -195,10 +197,15 @@ func (o *Orphans) Look(ctx context.Context) (f Found, err error) {
 func (o *Orphans) strays(ctx context.Context) (found []Stray, isBusy bool, err error) {
 	p := o.rule.Recipe
 	now := o.clock.Now()
-	var marks map[string]bool // of all objects that it selects; made if it is needed
+	var marks map[string]delta.Key // of all objects that it selects; made if it is needed
 	by := action.By{Rule: o.rule.Plan.Name, Former: o.rule.Plan.Former}
 	for _, resource := range o.rule.Plan.Prune {
+		hasActed := o.hasActed()
 		applied, err := o.rule.Applied(ctx, by, resource, p.AllApplied())
+		if action.IsNotServed(err) { // nobody knows what there is
+			isBusy = true
+			continue
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -208,13 +215,16 @@ func (o *Orphans) strays(ctx context.Context) (found []Stray, isBusy bool, err e
 			if s.isKnown {
 				is, ok := o.rule.View.Get(s.source.Namespace, s.source.Name)
 				if ok && p.Selects(is, now) {
+					isBusy = !o.claim(s, hasActed) || isBusy
 					continue
 				}
 			} else {
 				if marks == nil {
 					marks = o.marks(now)
 				}
-				if marks[s.mark] {
+				if of, ok := marks[s.mark]; ok {
+					s.source = of
+					isBusy = !o.claim(s, hasActed) || isBusy
 					continue
 				}
 			}
@@ -231,12 +241,28 @@ func (o *Orphans) strays(ctx context.Context) (found []Stray, isBusy bool, err e
 	return found, isBusy, nil
 }
 
+// claim notes for which object the rule has applied one. It returns false if it cannot do so now: the
+// rule is busy with that object, and may be about to ask for less.
+func (o *Orphans) claim(s Stray, hasActed func() bool) bool {
+	at := targets.Target{Resource: s.Resource, Key: s.Key}
+	return !o.rule.Lane().Holds(s.source) && o.rule.Claim(s.source, at, func() bool {
+		return o.rule.Lane().Holds(s.source) || hasActed()
+	})
+}
+
+// hasActed returns what reports whether the rule has acted since: what was listed may be pruned by
+// then.
+func (o *Orphans) hasActed() func() bool {
+	before := o.rule.Lane().Ended()
+	return func() bool { return o.rule.Lane().Ended() != before }
+}
+
 // marks returns the marks of all objects that the rule selects.
-func (o *Orphans) marks(now time.Time) map[string]bool {
-	marks := make(map[string]bool)
+func (o *Orphans) marks(now time.Time) map[string]delta.Key {
+	marks := make(map[string]delta.Key)
 	for _, is := range o.rule.View.List("", nil) {
 		if o.rule.Recipe.Selects(is, now) {
-			marks[o.rule.Recipe.Mark(delta.KeyOf(is))] = true
+			marks[o.rule.Recipe.Mark(delta.KeyOf(is))] = delta.KeyOf(is)
 		}
 	}
 	return marks

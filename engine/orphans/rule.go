@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/targets"
 )
 
 // Rule is a rule with prune at work. Its functions are safe for concurrent use.
@@ -35,6 +36,12 @@ type Rule struct {
 	Offer func(key delta.Key, done func()) bool
 	// IsGone reports whether the rule is gone: nothing of it is recorded any more.
 	IsGone func() bool
+	// Claim notes that the rule has applied a target for an object, unless it has an owner. It
+	// returns false if there is no room for that. If hasActed, which it calls afterwards, returns
+	// true, the object may not ask for the target any more: its actions are performed again.
+	Claim func(of delta.Key, at targets.Target, hasActed func() bool) bool
+	// IsWhole notes that everything that the rule has applied has an owner.
+	IsWhole func()
 	Cluster
 }
 
@@ -43,6 +50,7 @@ type Lane interface {
 	Stats() queue.Stats
 	Paused() bool
 	Holds(delta.Key) bool // something of the object waits, or is in flight
+	Ended() uint64        // how many deliveries have ended
 }
 
 // Cluster answers what the caches do not know. [action.Executor] implements it.

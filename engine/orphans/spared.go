@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/action"
@@ -279,11 +280,21 @@ func (s *Spared) Prepare(ctx context.Context, rule *Rule, d delta.Delta) (delive
 		s.Add(key, wait)
 		return delivery.Prepared{Nothing: true}, nil
 	}
-	var steps []action.Step
-	for _, resource := range rule.Plan.Prune {
-		steps = append(steps, action.PruneStep(resource, recipe.PruneBy(key)))
+	acts := &delivery.Acts{
+		Pieces: []delivery.Piece{PruneOf(rule.Plan.Prune, recipe.PruneBy(key))},
+		Prunes: true, OnlyPrunes: true,
 	}
-	return delivery.Prepared{Delta: d, Actions: action.Join(steps), OnlyPrunes: true}, nil
+	return delivery.Prepared{Delta: d, Acts: acts}, nil
+}
+
+// PruneOf returns the piece that deletes what a label selector selects and the pieces before it do
+// not apply.
+func PruneOf(resources []schema.GroupVersionResource, labelSelector string) delivery.Piece {
+	var piece delivery.Piece
+	for _, resource := range resources {
+		piece.Actions = append(piece.Actions, action.Prune(resource, labelSelector))
+	}
+	return piece
 }
 
 // Spares reports whether a rule must not prune now for a change: the object's resource was

@@ -8,21 +8,43 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Shares returns the labels of the rule's applies, such as actions[0], that name the same target for
-// every object of the source, although prune deletes the target when one of these objects goes. It
-// returns only what is certain: nothing of the object is in the target's namespace and name.
+// Owns reports whether source objects own the targets that the rule applies: see package targets.
+// Those of a group or a schedule do not, as one event of theirs is not about one object.
+func (r *Rule) Owns() bool {
+	return r.Actions != nil && r.Actions.Prune && r.Group == nil && !r.IsScheduled
+}
+
+// Shares returns the labels of the rule's applies, such as actions[0], that name the same targets
+// for every object of the source. If objects own their targets, the first one to ask for a target has
+// it, and the others are refused. Otherwise each overwrites what another one applied, and with prune
+// deletes it. Without prune, an apply that takes nothing from the object does no harm. Shares returns
+// only what is certain: nothing of the object is in the target's namespace and name.
 func (r *Rule) Shares() (labels []string) {
-	if r.Prune == nil || r.Group != nil || selectsOneName(r) { // a group has names in items
+	// A group has names in items, and a rule without a source has one object.
+	if r.Actions == nil || r.Group != nil || r.Source.IsRule() || selectsOneName(r) {
 		return nil
 	}
 	for i := range r.Actions.Each {
 		a := &r.Actions.Each[i]
-		isPruned := a.Verb == handler.ActionApply && a.Subresource == ""
-		if isPruned && !picksByName(a.If) && isShared(a, "namespace") && isShared(a, "name") {
+		isContested := a.Verb == handler.ActionApply && (r.Prune == nil || a.Subresource == "") &&
+			(r.Prune != nil || readsObject(a))
+		if isContested && !picksByName(a.If) && isShared(a, "namespace") && isShared(a, "name") {
 			labels = append(labels, a.Label)
 		}
 	}
 	return labels
+}
+
+// readsObject reports whether anything of the object that triggers the rule is in what an action
+// applies.
+func readsObject(a *rule.ActionTemplate) (reads bool) {
+	ofObject := func(p *expr.Program) bool {
+		return p != nil && (p.ReadsObject() || p.ReadsOld() || p.ReadsEvent())
+	}
+	a.Object.Each(func(p *expr.Program) {
+		reads = reads || ofObject(p) || p.ReadsItem() && ofObject(a.ForEach)
+	})
+	return reads
 }
 
 // selectsOneName reports whether the source of a rule has a single name, or the rule may select by
@@ -74,7 +96,7 @@ func isShared(a *rule.ActionTemplate, field string) bool {
 // isSame reports whether a program gives the same value for all objects of the source, at any one
 // moment. forEach gives the elements that item stands for; it may be nil.
 func isSame(p, forEach *expr.Program) bool {
-	if !p.Paths().IsEmpty() || p.ReadsOld() || p.ReadsEvent() || p.ReadsIndex() || p.ReadsTime() {
+	if p.ReadsObject() || p.ReadsOld() || p.ReadsEvent() || p.ReadsTime() {
 		return false
 	}
 	return !p.ReadsItem() || isSame(forEach, nil)

@@ -27,10 +27,27 @@ import (
 const (
 	RuleLabel        = "informd.dev/rule"
 	SourceLabel      = "informd.dev/source"
-	sourceAnnotation = "informd.dev/source-object" // as v1/secrets shop/pull
+	SourceAnnotation = "informd.dev/source-object" // as v1/secrets shop/pull
 )
 
-// act evaluates the rule's own actions for the change. items are the older changes of its group.
+// Bounds of the actions that are evaluated once and kept. Nearly all changes have no more.
+const (
+	maxKept      = 64
+	maxKeptBytes = 1 << 20
+)
+
+// Walk evaluates a rule's own actions for one change, and marks what the rule is to prune: see
+// [rule.Walker.Walk]. fail gets the error of an expression. Walk then returns an error that wraps
+// handler.ErrReject. It may be called again, but not by visit.
+type Walk func(
+	of func(*rule.ActionTemplate) bool, visit func(rule.Piece) error, fail func(error),
+) error
+
+// errMany ends an evaluation of actions that are not kept.
+var errMany = errors.New("more actions than are kept")
+
+// act makes the rule's own actions for the change: it evaluates them if they are few, and otherwise
+// only begins to. items are the older changes of its group.
 func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 	if p.Rule.Actions.Prune && r.Delta.Type != delta.Deleted {
 		if names := p.unread(); len(names) > 0 {
@@ -40,38 +57,87 @@ func (p *Recipe) act(r *Result, items []delivery.Item, now time.Time) {
 			return
 		}
 	}
-	var made []rule.Step
-	var err error
-	func() {
-		defer contain("actions: ", &err)
-		made, err = p.Rule.Actions.Evaluate(r.Delta, p.items(r, items), p.ActionCaches.Scope(now))
-	}()
-	if err != nil {
-		r.fail(err)
-		r.Err = handler.Reject(err)
+	var kept []rule.Piece
+	actions, size := 0, 0
+	walk := walkOf(p, r.Delta, p.items(r, items), now)
+	err := walk(nil, func(piece rule.Piece) error {
+		if len(piece.Actions) == 0 {
+			return nil
+		}
+		actions, size = actions+len(piece.Actions), size+piece.Size
+		kept = append(kept, piece)
+		if actions > maxKept || size > maxKeptBytes {
+			return errMany
+		}
+		return nil
+	}, r.fail)
+	isMany := errors.Is(err, errMany)
+	if err != nil && !isMany {
+		r.Err = err
 		return
 	}
-	if r.Err = p.Unserved(made); r.Err != nil {
+	if r.Err = p.Unserved(kept); r.Err != nil {
 		return
 	}
 	if p.Rule.Actions.Prune {
-		for _, step := range made {
-			if err := p.label(step.Actions, r.Delta.Key()); err != nil {
-				r.Err = handler.Reject(err)
-				return
-			}
-		}
 		r.PruneBy = p.PruneBy(r.Delta.Key())
 	}
-	r.Steps = made
+	if !isMany {
+		r.Steps = kept
+		return
+	}
+	r.Walk = func(
+		of func(*rule.ActionTemplate) bool, visit func(rule.Piece) error, fail func(error),
+	) error {
+		return walk(of, func(piece rule.Piece) error {
+			if err := p.Unserved([]rule.Piece{piece}); err != nil {
+				return err
+			}
+			return visit(piece)
+		}, fail)
+	}
+}
+
+// walkOf returns what evaluates the actions for a change.
+func walkOf(p *Recipe, d delta.Delta, items any, now time.Time) Walk {
+	var walker *rule.Walker
+	return func(
+		of func(*rule.ActionTemplate) bool, visit func(rule.Piece) error, fail func(error),
+	) (err error) {
+		isVisiting, isStopped := false, false
+		defer func() {
+			if isVisiting {
+				return // a panic of visit is not one of an expression
+			}
+			if cause := recover(); cause != nil {
+				err = fmt.Errorf("actions: panic: %T", cause)
+			}
+			if err != nil && !isStopped {
+				fail(err)
+				err = handler.Reject(err)
+			}
+		}()
+		if walker == nil {
+			walker = p.Rule.Actions.Walker(d, items, p.ActionCaches.Scope(now))
+		}
+		return walker.Walk(of, func(piece rule.Piece) error {
+			isVisiting = true
+			err := p.label(piece.Actions, d.Key())
+			if err == nil {
+				err = visit(piece)
+			}
+			isVisiting, isStopped = false, err != nil
+			return err
+		})
+	}
 }
 
 // Unserved returns an error while nobody knows the resource of one of the actions. A rule with prune
 // waits for all of its resources.
-func (p *Recipe) Unserved(made []rule.Step) error {
+func (p *Recipe) Unserved(made []rule.Piece) error {
 	kinds := p.Rule.Actions.Unserved
 	isUnnamed := func(a handler.Action) bool { return a.Resource.Resource == "" }
-	needs := func(s rule.Step) bool { return slices.ContainsFunc(s.Actions, isUnnamed) }
+	needs := func(piece rule.Piece) bool { return slices.ContainsFunc(piece.Actions, isUnnamed) }
 	if len(kinds) == 0 || !p.Rule.Actions.Prune && !slices.ContainsFunc(made, needs) {
 		return nil
 	}
@@ -125,18 +191,18 @@ func (p *Recipe) unread() (names []string) {
 	return names
 }
 
-// label adds the rule's marks to the objects that actions apply.
+// label adds the rule's marks to the objects that actions apply, if the rule prunes them.
 func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 	for i := range actions {
 		a := &actions[i]
-		if a.Verb != handler.ActionApply || a.Subresource != "" {
+		if !p.Rule.Actions.Prune || a.Verb != handler.ActionApply || a.Subresource != "" {
 			continue
 		}
 		labels := map[string]string{RuleLabel: p.Rule.Name, SourceLabel: p.Mark(key)}
-		annotations := map[string]string{sourceAnnotation: p.sourceName(key)}
+		annotations := map[string]string{SourceAnnotation: p.sourceName(key)}
 		if a.Object, err = marked(a.Object, labels, annotations); err != nil {
 			resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
-			return fmt.Errorf("%s of %s %s: %w", a.Verb, resource, a.Name, err)
+			return handler.Reject(fmt.Errorf("%s of %s %s: %w", a.Verb, resource, a.Name, err))
 		}
 	}
 	return nil
@@ -153,6 +219,16 @@ func (p *Recipe) AllApplied() string {
 // PruneBy returns the label selector of everything that the rule has applied for an object.
 func (p *Recipe) PruneBy(key delta.Key) string {
 	return p.AllApplied() + "," + SourceLabel + "=" + p.Mark(key)
+}
+
+// Whole names what the rule applies and prunes: the text changes when it may have applied something
+// that nobody has looked for.
+func (p *Recipe) Whole() string {
+	var text strings.Builder
+	for _, r := range p.Rule.Prune {
+		text.WriteString(r.GroupResource().String() + " ")
+	}
+	return strings.TrimSpace(text.String())
 }
 
 // Mark returns the label value that identifies an object of the rule's source.
@@ -172,7 +248,7 @@ func (p *Recipe) sourceName(key delta.Key) string {
 // is false if the annotation does not say it: it is missing, as on objects that older versions
 // applied, or of another resource, or does not fit the label.
 func (p *Recipe) SourceOf(labels, annotations map[string]string) (key delta.Key, ok bool) {
-	name := annotations[sourceAnnotation]
+	name := annotations[SourceAnnotation]
 	resource, of, _ := strings.Cut(name, " ")
 	isOurs := resource == object.ResourceName(p.Rule.Source.Resource) &&
 		digest(name) == labels[SourceLabel]

@@ -83,10 +83,12 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 // Result is a completed draft, with what went wrong.
 type Result struct {
 	delivery.Prepared
-	// Steps are the rule's own actions. Prepared.Actions stays nil.
-	Steps []rule.Step
-	// PruneBy is a label selector. The rule deletes the objects that it selects unless Steps apply
-	// them. "" deletes nothing.
+	// Steps are the rule's own actions, if they are few and small. Walk makes them otherwise.
+	// Prepared.Acts stays nil.
+	Steps []rule.Piece
+	Walk  Walk
+	// PruneBy is a label selector. The rule deletes the objects that it selects unless its actions
+	// apply them. "" deletes nothing.
 	PruneBy string
 	// Selected means that the draft was undecided and the rule selects it.
 	Selected bool

@@ -220,7 +220,7 @@ func TestSourceOf(t *testing.T) {
 		t.Errorf("%v of %v, %v", key, labels, annotations)
 	}
 	for _, tampered := range []string{"", "v1/configmaps b/other", "v1/secrets b/a", "v1/configmaps", "v1/configmaps "} {
-		if key, ok := p.SourceOf(labels, map[string]string{sourceAnnotation: tampered}); ok {
+		if key, ok := p.SourceOf(labels, map[string]string{SourceAnnotation: tampered}); ok {
 			t.Errorf("%q is %v", tampered, key)
 		}
 	}

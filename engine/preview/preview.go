@@ -47,6 +47,8 @@ type Rule struct {
 	AppliesLater bool
 	// Leaves says that the rule would be gone and prunes: what it has applied stays.
 	Leaves bool
+	// Releases says that the rule would no longer own what it applies, because it does not prune.
+	Releases bool
 	// BySource says that the rule's own manifest stays the same, and a source that it reads
 	// changes.
 	BySource bool
@@ -132,6 +134,10 @@ func AppliesLater(rule string) string {
 // Left says in words what it means that a rule Leaves what it has applied.
 const Left = "what it has applied stays: informd applied lists it, and gives it to another rule or deletes it"
 
+// Released says in words what it means that a rule Releases what it has applied.
+const Released = "it no longer prunes: what it has applied stays, and goes to the next object or " +
+	"rule that asks for it"
+
 // String returns the preview of a rule in words.
 func (v Rule) String() string {
 	var parts []string
@@ -165,6 +171,9 @@ func (v Rule) String() string {
 	}
 	if v.AppliesLater {
 		parts = append(parts, AppliesLater(v.Name))
+	}
+	if v.Releases {
+		parts = append(parts, Released)
 	}
 	if v.Leaves {
 		parts = append(parts, Left)

@@ -11,10 +11,10 @@ import (
 type entry[K comparable, V any] struct {
 	key      K
 	waiting  list.List[*value[V]] // in memory: those before what is away, then those behind
-	length   int                  // number of elements in waiting
 	away     *away[V]             // nil if none is away, and none here was loaded
 	inFlight *value[V]
 
+	length            int32 // number of elements in waiting
 	isReady, isHungry bool
 	place             list.Element[*entry[K, V]] // in the ready or the hungry list
 

@@ -24,7 +24,7 @@ func (q *Queue[K, V]) Look(key K) (h Held[V], ok bool) {
 	if e == nil {
 		return h, false
 	}
-	h.Waiting, h.InFlight = e.length, e.inFlight != nil
+	h.Waiting, h.InFlight = int(e.length), e.inFlight != nil
 	if e.away != nil {
 		h.Waiting += e.away.count
 	}

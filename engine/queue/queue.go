@@ -170,7 +170,7 @@ func (q *Queue[K, V]) add(key K, v V, since time.Time) (n news[K, V]) {
 			}
 			return q.news(q.requeue(e))
 		}
-		if e.length >= q.opts.MaxPerKey {
+		if int(e.length) >= q.opts.MaxPerKey {
 			q.dropOldest(e)
 		}
 	}
@@ -388,9 +388,9 @@ func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	case e == nil:
 		return 0, 0
 	case e.away == nil:
-		return e.length, 0
+		return int(e.length), 0
 	}
-	return e.length, e.away.count
+	return int(e.length), e.away.count
 }
 
 // Holds reports whether items of a key wait, in memory or in the store, or one is in flight.

@@ -325,7 +325,7 @@ func (w *lives) check() {
 			length++
 		}
 		waiting += length
-		equal(t, "length", e.length, length)
+		equal(t, "length", int(e.length), length)
 		if a != nil {
 			tracked++
 			isAway += a.count

@@ -20,6 +20,7 @@ import (
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/tally"
+	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -30,6 +31,8 @@ type Parts struct {
 	Clock    clock.PassiveClock
 	Store    *state.Store // nil: nothing is kept
 	Acting   *acting.Acting
+	Targets  *targets.Table // of the rules' own actions
+	Heirs    *Heirs         // of targets
 	Trail    *trail.Counter
 	Present  *Present
 	Intake   intake.Options

@@ -47,6 +47,17 @@ func (p *Present) TargetOf(letter delivery.Letter) *live.Rule {
 	return w.renamed(letter.Rule)
 }
 
+// ByID returns the rule with an ID, or nil: that of the plan at work, or else of the next one.
+func (p *Present) ByID(id string) *live.Rule {
+	if r := p.Work().ByID(id); r != nil {
+		return r
+	}
+	if next := p.next.Load(); next != nil {
+		return next.ByID(id)
+	}
+	return nil
+}
+
 // Maker returns the rule that made an event under this name, or nil. What is in flight while a rule
 // is renamed has its former name. What is delivered while a reload renames it may have the next
 // one.

@@ -10,12 +10,13 @@ import (
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/orphans"
+	"github.com/informd/informd/engine/targets"
 )
 
 // newPruning returns what a rule with prune does beside its deliveries, or nil if it does not
 // prune. old is the rule before, or nil.
 func (b *builder) newPruning(r, old *live.Rule) *live.Pruning {
-	if len(r.Prune) == 0 {
+	if r.Actions == nil || !r.Actions.Prune {
 		return nil
 	}
 	present := b.Present
@@ -28,7 +29,27 @@ func (b *builder) newPruning(r, old *live.Rule) *live.Pruning {
 		Depart: func(ctx context.Context, gone []delta.Key) map[delta.Key]bool {
 			return present.depart(ctx, r, gone)
 		},
-		Offer:   func(key delta.Key, done func()) bool { return b.offerPrune(r, key, done) },
+		Offer: func(key delta.Key, done func()) bool { return b.offerPrune(r, key, done) },
+		Claim: func(of delta.Key, at targets.Target, hasActed func() bool) bool {
+			defer live.Notes{Store: b.Store}.Begin()()
+			if _, isOwned := b.Targets.Owner(at); isOwned || !r.Owns() || r.Memory.Ended() {
+				return true
+			}
+			asker := targets.Asker{Rule: r.ID, Key: of}
+			if !b.Targets.Put(asker, at, false) {
+				return false
+			}
+			if hasActed() {
+				b.Heirs.Add([]targets.Claim{{Asker: asker}})
+			}
+			return true
+		},
+		IsWhole: func() {
+			defer live.Notes{Store: b.Store}.Begin()()
+			if r.Owns() && !r.Memory.Ended() {
+				b.Targets.SetWhole(r.ID, r.Preparer.Whole())
+			}
+		},
 		Cluster: b.Acting,
 	}
 	p := &live.Pruning{Rule: of}

@@ -2,12 +2,15 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -70,8 +73,7 @@ type recipient struct {
 
 // Handle implements handler.Handler.
 func (r recipient) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	e := Event{At: r.clock.now, Rule: ev.Rule, Handler: r.name, Event: ev}
-	r.events = append(r.events, e)
+	e := *r.told.add(Event{Rule: ev.Rule, Handler: r.name, Event: ev})
 	if r.options.Answer == nil {
 		return handler.Answer{}, nil
 	}
@@ -87,53 +89,77 @@ func (recipient) Limit() (n int, isProbe bool) { return 1, false }
 // Grown implements engine.Handler.
 func (recipient) Grown() <-chan struct{} { return nil }
 
-// perform records actions.
-func (s *Simulation) perform(by action.By, ev *handler.Event, actions []handler.Action) error {
+// told is what rules did since the last call of Events. It implements acting.Virtual.
+type told struct {
+	clock  *clock
+	acted  func(Event, handler.Action) Answer // of Options
+	events []Event
+
+	cluster *cluster
+	marked  action.Marked // what rules with prune have applied
+}
+
+// Exists implements acting.Virtual.
+func (t *told) Exists(resource schema.GroupVersionResource, key delta.Key) bool {
+	return t.cluster.objects[resource][key] != nil
+}
+
+// Marked implements acting.Virtual.
+func (t *told) Marked() *action.Marked { return &t.marked }
+
+// Try implements acting.Virtual.
+func (t *told) Try(ev *handler.Event, a handler.Action) error {
+	if t.acted == nil {
+		return nil
+	}
+	answer := t.acted(Event{At: t.clock.now, Rule: ev.Rule, Event: *ev}, a)
+	_, err := answer.answer()
+	return err
+}
+
+// Perform implements acting.Virtual.
+func (t *told) Perform(by string, ev *handler.Event, actions []handler.Action) {
 	var all []handler.Action
 	var pruned []Prune
 	for _, a := range actions {
-		resource := a.Resource
-		switch a.Verb {
-		case action.Prune(resourceOf(resource), "").Verb:
-			var selector string
-			_ = json.Unmarshal(a.Object, &selector) // action.Prune has made it
-			pruned = append(pruned, Prune{resource, selector})
-		default:
-			if !action.IsBreak(a) {
-				all = append(all, a)
-			}
+		if selector, is := action.IsPrune(a); is {
+			pruned = append(pruned, Prune{a.Resource, selector})
+		} else {
+			all = append(all, a)
 		}
 	}
-	e := s.attempt(by.Handler, ev.ID)
-	if e == nil {
-		s.events = append(s.events, Event{
-			At: s.clock.now, Rule: ev.Rule, Handler: by.Handler, Event: *ev,
-		})
-		e = &s.events[len(s.events)-1]
+	e := t.attempt(ev.ID, ev.Attempt, by)
+	if e == nil || by == "" {
+		e = t.add(Event{Rule: ev.Rule, Handler: by, Event: *ev})
 	}
 	e.Actions, e.Pruned = all, pruned
-	return nil
 }
 
 // died records a dead letter.
-func (s *Simulation) died(l delivery.Letter) {
-	name := l.Handler
-	e := s.attempt(name, l.ID)
+func (t *told) died(l delivery.Letter) {
+	e := t.attempt(l.ID, l.Attempts, l.Handler, "")
 	if e == nil {
-		s.events = append(s.events, Event{
-			At: s.clock.now, Rule: l.Rule, Handler: name, Event: l.Event(),
-		})
-		e = &s.events[len(s.events)-1]
+		e = t.add(Event{Rule: l.Rule, Handler: l.Handler, Event: l.Event()})
 	}
 	e.Dead = l.Reason
 }
 
-// attempt returns the event of the attempt under way, or nil if the handler has not got it.
-func (s *Simulation) attempt(handler, id string) *Event {
-	if len(s.events) == 0 || handler == "" {
+// add adds an event that came now.
+func (t *told) add(e Event) *Event {
+	e.At = t.clock.now
+	t.events = append(t.events, e)
+	return &t.events[len(t.events)-1]
+}
+
+// attempt returns the event of the attempt under way, if one of the handlers has got it. The rule's
+// own actions have the handler "".
+func (t *told) attempt(id string, attempt int, handlers ...string) *Event {
+	if len(t.events) == 0 {
 		return nil
 	}
-	if e := &s.events[len(s.events)-1]; e.Handler == handler && e.Event.ID == id && e.At.Equal(s.clock.now) {
+	e := &t.events[len(t.events)-1]
+	isSame := e.Event.ID == id && e.Event.Attempt == attempt && e.At.Equal(t.clock.now)
+	if isSame && slices.Contains(handlers, e.Handler) {
 		return e
 	}
 	return nil

@@ -30,6 +30,10 @@ type Options struct {
 	// Answer answers the events of all handlers. nil acknowledges every event. It must not call the
 	// Simulation.
 	Answer func(Event) Answer
+	// Acted says what comes of one of a rule's own actions: Retry and Reject are the API server's
+	// answers, and the zero Answer means that the action was performed. The Event has no Actions. nil
+	// performs all of them. It must not call the Simulation.
+	Acted func(Event, handler.Action) Answer
 	// Failed gets each failure of an expression that makes no dead letter. rule is empty if it is
 	// of an index or a metric, which f.Reason names. It must not call the Simulation. nil discards.
 	Failed func(rule string, f engine.ExpressionFailure)
@@ -48,7 +52,7 @@ type Simulation struct {
 	clock   *clock
 	cluster *cluster
 	memory  *state.InMemory // of the engine's state
-	events  []Event
+	told    *told
 
 	stepper     *engine.Stepper // nil while the engine is stopped
 	hands       []hand
@@ -81,6 +85,7 @@ func New(p *plan.Plan, o Options) (*Simulation, error) {
 		plan: p, options: o, clock: &clock{now: o.Start}, cluster: newCluster(),
 		memory: state.NewInMemory(), away: make(map[schema.GroupVersionResource]*away),
 	}
+	s.told = &told{clock: s.clock, acted: o.Acted, cluster: s.cluster}
 	if o.Stopped {
 		return s, nil
 	}
@@ -92,8 +97,8 @@ func (s *Simulation) Now() time.Time { return s.clock.now }
 
 // Events returns what has come since the last call, in order.
 func (s *Simulation) Events() []Event {
-	all := s.events
-	s.events = nil
+	all := s.told.events
+	s.told.events = nil
 	return all
 }
 
@@ -159,10 +164,12 @@ func (s *Simulation) Delete(source, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.cluster.delete(resource, delta.Key{Namespace: namespace, Name: name})
+	key := delta.Key{Namespace: namespace, Name: name}
+	c, err := s.cluster.delete(resource, key)
 	if err != nil {
 		return err
 	}
+	s.told.marked.Deleted(resource, key)
 	return s.send(c)
 }
 
@@ -446,7 +453,7 @@ func (s *Simulation) begin() error {
 	s.stepper, err = engine.NewStepper(s.plan, handlers, engine.Options{
 		Logger: s.options.Logger, Clock: s.clock, AfterFunc: s.clock.AfterFunc, State: store,
 		Stepping: &engine.Stepping{
-			Perform: s.perform, Died: s.died, Failed: s.options.Failed,
+			Cluster: s.told, Died: s.told.died, Failed: s.options.Failed,
 		},
 	})
 	if err != nil {
@@ -521,8 +528,4 @@ func (h hand) take(c change) error {
 		return h.Hand.Delete(c.before.at(c.version))
 	}
 	return nil
-}
-
-func resourceOf(r handler.Resource) schema.GroupVersionResource {
-	return schema.GroupVersionResource(r)
 }

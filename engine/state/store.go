@@ -214,6 +214,9 @@ func (s *Store) End() {
 // that an earlier call did wait that long. Do not call Await between Begin and End.
 func (s *Store) Await(cut uint64) { s.awaitLogged(cut) }
 
+// AwaitAll is Await for everything that is recorded by now.
+func (s *Store) AwaitAll() { s.awaitLogged(s.last.Load()) }
+
 // IsNew reports whether this process made the store. Then no other process can have delivered
 // anything from it.
 func (s *Store) IsNew() bool { return s.opener.isNew.Load() }

@@ -30,11 +30,7 @@ func Example() {
 			wave.Ask(at, true)
 		}
 		dropped, heirs, _ := wave.Asked(true) // if there is something new, Await comes next
-		for _, c := range dropped {
-			wants = append(wants, c.Target)
-		}
-		for _, at := range wants {
-			attempt, verdict := wave.Try(at, now)
+		try := func(at targets.Target, attempt targets.Attempt, verdict targets.Verdict) {
 			switch verdict {
 			case targets.Try:
 				fmt.Printf("%s: request for %s, which is %s\n", event, at.Key, attempt.Claim.State)
@@ -42,6 +38,14 @@ func Example() {
 			case targets.Refuse:
 				fmt.Printf("%s: %s belongs to %s\n", event, at.Key, attempt.Claim.Asker.Key)
 			}
+		}
+		for _, at := range wants {
+			attempt, verdict := wave.Try(at, now)
+			try(at, attempt, verdict)
+		}
+		for _, c := range dropped {
+			attempt, verdict := wave.TryDropped(c.Target, now)
+			try(c.Target, attempt, verdict)
 		}
 		if left := wave.Left(now); left.Waits+left.Untried == 0 {
 			table.Forget(a)

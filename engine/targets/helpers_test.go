@@ -16,3 +16,15 @@ func config(namespace, name string) Target {
 		Key:      delta.Key{Namespace: namespace, Name: name},
 	}
 }
+
+// tryOne tries a target that a wave has asked for, or one that is dropped.
+func tryOne(w *Wave, at Target, now time.Time) (Attempt, Verdict) {
+	w.table.mu.Lock()
+	c := w.table.ledger.find(w.asker, at)
+	isDropped := c != nil && c.isDropped
+	w.table.mu.Unlock()
+	if isDropped {
+		return w.TryDropped(at, now)
+	}
+	return w.Try(at, now)
+}

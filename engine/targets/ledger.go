@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"math"
 	"strings"
 	"time"
 	"unique"
@@ -100,7 +101,9 @@ type claim struct {
 	trouble *trouble             // of the last attempt; nil if it had none
 	former  *Asker               // see Claim.Former; nil if there is none
 	wave    uint32               // the last one that asked for it
-	pending uint32               // how many more times that wave does something to the target
+	asks    uint32               // how many times that wave does something to the target
+	repeats uint32               // of those, how many its second walk has asked for again
+	did     uint32               // how many times it was done for the event; didAll if that is all
 	state   State                // Asked, Done, Waits or Refused
 
 	owns       bool
@@ -111,6 +114,9 @@ type claim struct {
 	hasFailed  bool // in this wave
 }
 
+// didAll is the did of a claim that was done in a run before.
+const didAll = math.MaxUint32
+
 // trouble says why an attempt failed. It does not change, but for due.
 type trouble struct {
 	failures      int
@@ -118,17 +124,36 @@ type trouble struct {
 	cause, reason string
 }
 
+// isAfter reports whether the trouble is due only later. If the clock was set back meanwhile, the
+// claim waits no longer than any other.
+func (t *trouble) isAfter(now time.Time) bool {
+	if t.due.After(now.Add(maxDelay + maxDelay/16)) { // dueAfter rounds up
+		t.due = now.Add(maxDelay)
+	}
+	return t.due.After(now)
+}
+
 func (c *claim) isOwner() bool { return c.owns && c.place.owner() == c }
+
+// isForeign reports whether the target was somebody else's at the last attempt.
+func (c *claim) isForeign() bool {
+	return c.state != Done && c.trouble != nil && c.trouble.cause == CauseForeign
+}
+
+// shown returns the state of the claim as others see it.
+func (c *claim) shown() State {
+	switch {
+	case c.isDropped:
+		return Dropped
+	case c.owns && !c.isOwner():
+		return Behind
+	}
+	return c.state
+}
 
 // view returns the claim as others see it.
 func (c *claim) view() Claim {
-	v := Claim{Asker: c.asker.id(), Target: c.place.target(), Owns: c.owns, State: c.state}
-	switch {
-	case c.isDropped:
-		v.State = Dropped
-	case c.owns && !c.isOwner():
-		v.State = Behind
-	}
+	v := Claim{Asker: c.asker.id(), Target: c.place.target(), Owns: c.owns, State: c.shown()}
 	if t := c.trouble; t != nil {
 		v.Failures, v.Due, v.Cause, v.Reason = t.failures, t.due, t.cause, t.reason
 	}
@@ -211,7 +236,7 @@ func cloned(k delta.Key) delta.Key {
 // remove removes a claim, but not its record.
 func (l *ledger) remove(c *claim) {
 	of, p := c.asker, c.place
-	l.setTrouble(c, nil)
+	l.leaveTroubled(c)
 	c.isGone = true
 	delete(l.claims, c.claimKey)
 	of.claims.Remove(&c.inAsker)
@@ -250,20 +275,44 @@ func (l *ledger) reset(c *claim) {
 	l.setTrouble(c, nil)
 }
 
-// setTrouble notes why the last attempt at a claim failed; nil if it did not.
-func (l *ledger) setTrouble(c *claim, now *trouble) {
-	namespace := c.place.key.Namespace
-	if c.trouble != nil {
-		delete(l.troubled[namespace], c)
-		if len(l.troubled[namespace]) == 0 {
-			delete(l.troubled, namespace)
+// tryAgain has the targets of a source object tried again for the same event, if one was refused.
+// Only for those that were refused it records that.
+func (l *ledger) tryAgain(a *asker) {
+	hasRefused := false
+	for e := a.claims.Front(); e != nil; e = e.Next() {
+		if c := e.Value; c.state == Refused && c.event != 0 {
+			hasRefused, c.event = true, 0
+			l.put(c)
 		}
 	}
+	for e := a.claims.Front(); hasRefused && e != nil; e = e.Next() {
+		if c := e.Value; c.state == Done && c.event != 0 {
+			c.event = 0
+		}
+	}
+}
+
+// setTrouble notes why the last attempt at a claim failed; nil if it did not.
+func (l *ledger) setTrouble(c *claim, now *trouble) {
+	l.leaveTroubled(c)
 	if c.trouble = now; now == nil {
 		return
 	}
+	namespace := c.place.key.Namespace
 	if l.troubled[namespace] == nil {
 		l.troubled[namespace] = make(map[*claim]struct{})
 	}
 	l.troubled[namespace][c] = struct{}{}
+}
+
+// leaveTroubled takes a claim out of those with a trouble.
+func (l *ledger) leaveTroubled(c *claim) {
+	if c.trouble == nil {
+		return
+	}
+	namespace := c.place.key.Namespace
+	delete(l.troubled[namespace], c)
+	if len(l.troubled[namespace]) == 0 {
+		delete(l.troubled, namespace)
+	}
 }

@@ -70,7 +70,21 @@ type request struct {
 type walk struct {
 	*Wave
 	event int
-	todo  []Target // to be tried
+	asks  map[Target]int // how often one of its walks asks for a target
+	todo  []chore
+}
+
+// chore is a target to be tried, in the second walk of a wave.
+type chore struct {
+	Target
+	isAsked bool // the second walk asks for it
+}
+
+// deed is what a source object does to a target for an event.
+type deed struct {
+	by    Asker
+	at    Target
+	event int
 }
 
 // world is a cluster, an informd and its disk.
@@ -82,10 +96,13 @@ type world struct {
 	durable             // as it is now
 	cuts      []durable // since the oldest that a crash may go back to
 	lastEvent int
-	wishes    map[int]byte  // what an event asks for: a bit for each target, and four for twice
+	wishes    map[int]byte  // what an event asks for: a bit for each target, and four for once more
 	wants     map[Asker]int // the event that the cluster has for each source object
 	isGone    map[string]bool
 	cluster   map[Target]object
+	deeds     map[deed]int // how often they were done
+	hasBegun  map[int]bool // by event: it had a wave
+	restored  int          // the last event before a crash
 	requests  []request
 	walks     map[Asker]*walk
 	until     map[Asker]time.Time
@@ -101,7 +118,7 @@ func newWorld(t *testing.T) *world {
 			make(map[records.NoteID][]byte), make(map[Asker]int), make(map[Asker]int),
 			make(map[Target][]Asker), make(map[Target]bool),
 		},
-		isGone: make(map[string]bool), cluster: make(map[Target]object),
+		isGone: make(map[string]bool), cluster: make(map[Target]object), deeds: make(map[deed]int), hasBegun: make(map[int]bool),
 		walks: make(map[Asker]*walk), until: make(map[Asker]time.Time), failed: make(map[Asker]bool),
 	}
 	w.table = New(&w.durable)
@@ -153,9 +170,19 @@ func (w *world) step(a Asker) {
 			w.end(a, wk)
 			return
 		}
-		at := wk.todo[0]
+		next := wk.todo[0]
 		wk.todo = wk.todo[1:]
-		w.try(a, wk, at)
+		if next.isAsked {
+			isNew := false
+			w.cut(func() {
+				isNew = wk.Ask(next.Target, prunes(a))
+				w.noteAsk(a, next.Target)
+			})
+			if isNew {
+				w.await()
+			}
+		}
+		w.try(a, wk, next.Target)
 		return
 	}
 	event, ok := w.lanes[a]
@@ -163,30 +190,37 @@ func (w *world) step(a Asker) {
 		return
 	}
 	w.await() // of the delivery
-	wk := &walk{Wave: w.table.Begin(a, EventOf(fmt.Sprint(event), 0)), event: event}
+	wk := &walk{Wave: w.table.Begin(a, EventOf(fmt.Sprint(event), 0)), event: event, asks: make(map[Target]int)}
 	w.walks[a] = wk
 	w.failed[a] = w.spares
 	wish := w.wishes[event]
 	var dropped []Claim
 	isNew := false
 	w.cut(func() {
+		var known []Target
 		for i := range 2 * len(everyPlace) {
 			at := everyPlace[i%len(everyPlace)]
-			if wish>>i&1 != 0 {
+			if wish>>i&1 == 0 {
+				continue
+			}
+			wk.asks[at]++
+			wk.todo = append(wk.todo, chore{at, true})
+			if i < len(everyPlace) || event%3 != 0 || w.hasBegun[event] { // else the first walk misses it
 				wk.Ask(at, prunes(a))
-				wk.todo = append(wk.todo, at)
+				known = append(known, at)
 			}
 		}
+		w.hasBegun[event] = true
 		var heirs []Claim
 		dropped, heirs, isNew = wk.Asked(prunes(a) && !w.spares)
-		w.noteAsked(a, wk.todo)
+		w.noteAsked(a, known)
 		w.offer(heirs...)
 	})
 	for _, c := range dropped {
 		if c.State != Dropped || w.owners[c.Target][0] != a || !w.dropping[c.Target] {
 			w.t.Fatalf("%v drops %v", a, c)
 		}
-		wk.todo = append(wk.todo, c.Target)
+		wk.todo = append(wk.todo, chore{c.Target, false})
 	}
 	if isNew {
 		w.await()
@@ -221,21 +255,28 @@ func (w *world) noteAsked(a Asker, todo []Target) {
 		i := slices.Index(w.owners[at], a)
 		switch {
 		case slices.Contains(todo, at):
-			switch {
-			case i == 0:
-				delete(w.dropping, at)
-			case i < 0 && w.dropping[at] && !w.isOpen(at):
-				w.owners[at] = []Asker{a}
-				delete(w.dropping, at)
-			case i < 0:
-				w.owners[at] = append(w.owners[at], a)
-			}
+			w.noteAsk(a, at)
 		case w.spares:
 		case i == 0 && len(w.owners[at]) == 1:
 			w.dropping[at] = true
 		case i >= 0:
 			w.remove(a, at)
 		}
+	}
+}
+
+// noteAsk is what the model makes of one target of a wave.
+func (w *world) noteAsk(a Asker, at Target) {
+	i := slices.Index(w.owners[at], a)
+	switch {
+	case !prunes(a):
+	case i == 0:
+		delete(w.dropping, at)
+	case i < 0 && w.dropping[at] && !w.isOpen(at):
+		w.owners[at] = []Asker{a}
+		delete(w.dropping, at)
+	case i < 0:
+		w.owners[at] = append(w.owners[at], a)
 	}
 }
 
@@ -256,7 +297,7 @@ func (w *world) isOpen(at Target) bool {
 func (w *world) try(a Asker, wk *walk, at Target) {
 	of := w.owners[at]
 	isOthers := prunes(a) && (len(of) == 0 || of[0] != a)
-	attempt, verdict := wk.Try(at, w.now)
+	attempt, verdict := tryOne(wk.Wave, at, w.now)
 	switch {
 	case verdict == Try && isOthers, verdict == Try && prunes(a) && w.isOpen(at):
 		w.t.Fatalf("%v tries %v; owners are %v", a, at, of)
@@ -294,6 +335,7 @@ func (w *world) land(i int, o Outcome) {
 	w.requests = slices.Delete(w.requests, i, i+1)
 	if o.State == Done {
 		w.takeEffect(r)
+		w.deeds[deed{r.Claim.Asker, r.at, r.event}]++
 	}
 	w.cut(func() {
 		a, of := r.Claim.Asker, w.owners[r.at]
@@ -328,6 +370,11 @@ func (w *world) end(a Asker, wk *walk) {
 	}
 	if w.lanes[a] != wk.event {
 		return // what waits is newer
+	}
+	for at, n := range wk.asks {
+		if did := w.deeds[deed{a, at, wk.event}]; did < n && left.Refused == 0 && wk.event > w.restored {
+			w.t.Fatalf("%v is done with %v, which was done %d times of %d", a, at, did, n)
+		}
 	}
 	w.cut(func() {
 		w.offer(w.table.Forget(a)...)
@@ -381,7 +428,7 @@ func (w *world) crash(choice, effects byte) {
 			w.takeEffect(r)
 		}
 	}
-	w.requests, w.offers = nil, nil
+	w.requests, w.offers, w.restored = nil, nil, w.lastEvent
 	clear(w.walks)
 	clear(w.until)
 	w.durable = w.cuts[int(choice)%len(w.cuts)].clone()

@@ -16,6 +16,11 @@ func (l *ledger) own(c *claim, isFirst bool) {
 		}
 		return
 	}
+	l.pass(c, first)
+}
+
+// pass puts a claim, which is in no list of owners, in front of the owner.
+func (l *ledger) pass(c, first *claim) {
 	l.goFirst(c)
 	if first.isDropped {
 		l.erase(first)
@@ -52,7 +57,10 @@ func (l *ledger) drop(c *claim) (heir *claim) {
 	if isOwner && c.isRecorded && !c.place.hasHeir() {
 		if !c.isDropped {
 			c.isDropped = true
-			l.reset(c)
+			if !c.isForeign() { // otherwise whoever takes it over is to know
+				l.setTrouble(c, nil)
+			}
+			c.state, c.event = Asked, 0
 			l.put(c)
 		}
 		return nil
@@ -72,9 +80,10 @@ func (l *ledger) handOver(from *claim) *claim {
 		return nil
 	}
 	// If the one before has not applied the target, this has the marks of an earlier owner. If it
-	// was not even recorded, it has not.
+	// was not even recorded, or was refused what is somebody else's, it has not.
 	heir.former = from.former
-	if from.isRecorded && (from.former == nil || from.former.Rule == heir.asker.rule.id) {
+	isForeign := from.isForeign() && from.place.open == 0
+	if from.isRecorded && !isForeign && (from.former == nil || from.former.Rule == heir.asker.rule.id) {
 		id := from.asker.id()
 		heir.former = &id
 	}

@@ -91,7 +91,7 @@ func (l *ledger) restore(n records.Note) *claim {
 	at.Resource.Version = row.Version
 	c := l.add(Asker{Rule: n.Rule, Key: key}, at)
 	c.state, c.event, c.isDropped, c.isRecorded = state, row.Event, row.Dropped, true
-	c.order = row.Order
+	c.order, c.did = row.Order, didAll
 	l.order = max(l.order, row.Order)
 	if row.Failures > 0 || row.Cause != "" || state == Waits {
 		l.setTrouble(c, &trouble{row.Failures, row.Due, row.Cause, row.Reason})

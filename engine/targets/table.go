@@ -18,6 +18,7 @@ type Table struct {
 	mu     sync.Mutex
 	ledger ledger
 	waves  uint32 // the number of the last wave
+	exact  bool   // see Exact
 }
 
 // New returns a table without claims. If r is nil, it keeps them in memory only.
@@ -27,6 +28,10 @@ func New(r Records) *Table {
 		claims: make(map[claimKey]*claim), troubled: make(map[string]map[*claim]struct{}),
 	}}
 }
+
+// Exact makes the table give each delay in full, to the moment. It is for an engine in virtual time,
+// and is called before anything else.
+func (t *Table) Exact() { t.exact = true }
 
 // Restore restores the claims from all notes of all rules, and leaves other notes alone. A row that
 // it cannot read is deleted, and the rule's table is not whole any more. Restore is called within a
@@ -64,10 +69,14 @@ func (t *Table) Put(a Asker, at Target, isFirst bool) bool {
 	defer t.mu.Unlock()
 	l := &t.ledger
 	if c := l.find(a, at); c != nil && c.owns {
-		if !isFirst || c.isOwner() {
-			return true
+		if isFirst && !c.isOwner() { // a wave may be about to ask for it: it goes on with this claim
+			c.place.owners.Remove(&c.inPlace)
+			l.pass(c, c.place.owner())
+			l.reset(c)
+			c.did = 0
+			l.put(c)
 		}
-		l.erase(c)
+		return true
 	}
 	if !at.CanExist() || l.isFull(true) {
 		return false
@@ -83,9 +92,17 @@ func (t *Table) Put(a Asker, at Target, isFirst bool) bool {
 	return true
 }
 
+// IsFull reports whether the table has no room for a claim that owns, or for one that does not.
+func (t *Table) IsFull() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ledger.isFull(true) || t.ledger.isFull(false)
+}
+
 // Forget forgets what nobody needs once the delivery of a source object is over: claims that own
-// nothing, and those of a wave that did not get to [Wave.Asked]. It returns the claims that have a
-// target now. Call it within the cut that ends the delivery.
+// nothing, and those of a wave that did not get to [Wave.Asked]. If a target was refused, the same
+// event is a new one if it comes again: somebody has asked for that. Forget returns the claims that
+// have a target now. Call it within the cut that ends the delivery.
 func (t *Table) Forget(a Asker) (heirs []Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +111,33 @@ func (t *Table) Forget(a Asker) (heirs []Claim) {
 		return nil
 	}
 	isOver := func(c *claim) bool { return !c.owns || !c.isRecorded }
-	return awake(t.ledger.release([]*asker{of}, isOver, true))
+	heirs = awake(t.ledger.release([]*asker{of}, isOver, true))
+	t.ledger.tryAgain(of)
+	return heirs
+}
+
+// Thin forgets n of what Forget would, if there is more than that, so that Forget is quick. It
+// reports whether it did. It is called within a cut.
+func (t *Table) Thin(a Asker, n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.ledger.asker(a)
+	if of == nil {
+		return false
+	}
+	some := make([]*claim, 0, n+1)
+	for e := of.claims.Front(); e != nil && len(some) <= n; e = e.Next() {
+		if c := e.Value; !c.owns {
+			some = append(some, c)
+		}
+	}
+	if len(some) <= n {
+		return false
+	}
+	for _, c := range some[:n] {
+		t.ledger.erase(c)
+	}
+	return true
 }
 
 // Release removes those claims of a rule for which which returns true. Their targets stay in the
@@ -232,36 +275,5 @@ func (t *Table) Owner(at Target) (owner Claim, ok bool) {
 	return p.owner().view(), true
 }
 
-// page is how many claims All copies while it holds the lock.
+// page is how many claims are copied while the lock is held.
 const page = 1000
-
-// All yields the claims of a rule, in no order. It leaves out those that are removed meanwhile. The
-// caller may use the table.
-func (t *Table) All(rule string) iter.Seq[Claim] {
-	return func(yield func(Claim) bool) {
-		var all []*claim
-		t.mu.Lock()
-		for _, a := range t.askers(rule) {
-			for e := a.claims.Front(); e != nil; e = e.Next() {
-				all = append(all, e.Value)
-			}
-		}
-		t.mu.Unlock()
-		views := make([]Claim, 0, min(page, len(all)))
-		for some := range slices.Chunk(all, page) {
-			views = views[:0]
-			t.mu.Lock()
-			for _, c := range some {
-				if !c.isGone {
-					views = append(views, c.view())
-				}
-			}
-			t.mu.Unlock()
-			for _, v := range views {
-				if !yield(v) {
-					return
-				}
-			}
-		}
-	}
-}

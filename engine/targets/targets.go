@@ -15,8 +15,6 @@
 // deleted or somebody else's. So after a crash, no target is without a claim. Other claims are
 // recorded only if their wave is long or fails, so that the next one does not repeat all of it.
 //
-// Nothing uses the package yet: informd still performs rules' own actions without such an account.
-//
 // The package is pure: the time is an argument, a [Records] takes the rows, and nothing here sends
 // a request or looks at an object. Methods that change claims are called within a cut of the state,
 // so that what one call changes is recorded as a whole or not at all.
@@ -51,6 +49,10 @@ func (t Target) CanExist() bool {
 		t.Resource.Resource != "" && isPart(t.Resource.Resource, 63) &&
 		isPart(t.Resource.Group, 253) && isPart(t.Resource.Version, 63) && isPart(t.Subresource, 63)
 }
+
+// isObject reports whether the target is an object, or its status. A caller may have targets of other
+// kinds, with subresources that Kubernetes has not.
+func (t Target) isObject() bool { return t.Subresource == "" || t.Subresource == "status" }
 
 // Asker is a source object under a rule. A later object of the same name is the same Asker.
 type Asker struct {
@@ -95,6 +97,9 @@ type Claim struct {
 	// Former is zero if there is none.
 	Former Asker
 }
+
+// CauseForeign is the Cause of an Outcome if the target is somebody else's.
+const CauseForeign = "foreign"
 
 // Outcome is what came of one request.
 type Outcome struct {
@@ -144,10 +149,24 @@ const (
 	maxDelay = 5 * time.Minute
 )
 
-// delay returns how long a claim of a waits after its nth failure: a second, doubled with each
-// failure up to five minutes, less up to a fifth. What fails together for a has the same delay.
+// due returns when a claim of a is tried again that failed at now, for the nth time. After that, the
+// API server wants to be left alone for a while: after.
+func (t *Table) due(a Asker, n int, after time.Duration, now time.Time) time.Time {
+	after = min(after, maxDelay)
+	if t.exact {
+		return now.Add(max(fullDelay(n), after))
+	}
+	return dueAfter(now, max(delay(a, n), after))
+}
+
+// fullDelay returns the delay after the nth failure: a second, doubled with each failure up to five
+// minutes.
+func fullDelay(n int) time.Duration { return min(minDelay<<min(max(n, 1)-1, 16), maxDelay) }
+
+// delay returns how long a claim of a waits after its nth failure: fullDelay, less up to a fifth.
+// What fails together for a has the same delay.
 func delay(a Asker, n int) time.Duration {
-	full := min(minDelay<<min(max(n, 1)-1, 16), maxDelay)
+	full := fullDelay(n)
 	hash := fnv.New32a()
 	for _, text := range []string{a.Rule, a.Key.Namespace, a.Key.Name} {
 		_, _ = hash.Write([]byte(text))

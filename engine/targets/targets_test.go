@@ -40,7 +40,7 @@ func ask(t *Table, a Asker, event uint64, owns bool, all ...Target) *Wave {
 
 // attempt tries a target, and settles it if it may.
 func attempt(w *Wave, at Target, o Outcome) Verdict {
-	a, v := w.Try(at, noon)
+	a, v := tryOne(w, at, noon)
 	if v == Try {
 		a.Settle(o, noon)
 	}
@@ -154,7 +154,7 @@ func TestDeletionUnderWay(t *testing.T) {
 	table := New(nil)
 	attempt(ask(table, pa, 1, true, one), one, Outcome{State: Done})
 	w := ask(table, pa, 2, true)
-	deletion, v := w.Try(one, noon)
+	deletion, v := w.TryDropped(one, noon)
 	if v != Try || deletion.Claim.State != Dropped {
 		t.Fatalf("deletion: %v %v", v, deletion.Claim)
 	}
@@ -172,7 +172,7 @@ func TestDeletionUnderWay(t *testing.T) {
 		t.Errorf("after the deletion: %v", v)
 	}
 	// The owner asks again while its deletion is under way.
-	deletion, _ = ask(table, pb, 4, true).Try(one, noon)
+	deletion, _ = ask(table, pb, 4, true).TryDropped(one, noon)
 	ask(table, pb, 5, true, one)
 	if next := deletion.Settle(Outcome{State: Done}, noon); next == nil || next.State != Asked {
 		t.Errorf("next: %v", next)
@@ -218,6 +218,125 @@ func TestDroppedIsTakenOver(t *testing.T) {
 	}
 	if got := states(table, pa); got != "" {
 		t.Errorf("the former owner has %s", got)
+	}
+}
+
+// An owner that was refused what is somebody else's has not applied it: the next one does not take it
+// for its own, and nothing is to be deleted.
+func TestForeignTargetIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	for _, state := range []State{Waits, Refused} {
+		r := make(rows)
+		table := New(r)
+		attempt(ask(table, pa, 1, true, one), one, Outcome{State: state, Cause: CauseForeign})
+		b := ask(table, pb, 2, true, one)
+		if v := attempt(b, one, Outcome{}); v != Refuse {
+			t.Fatal(v)
+		}
+		table = New(r) // the same after a restart
+		table.Restore(r.all)
+		a := table.Begin(pa, 3)
+		dropped, heirs, _ := a.Asked(true)
+		if len(dropped) != 0 || len(heirs) != 1 || heirs[0].Former != (Asker{}) {
+			t.Errorf("%v: dropped %v, heirs %+v", state, dropped, heirs)
+		}
+		attempt(ask(table, pb, 4, true, one), one, Outcome{State: state, Cause: CauseForeign})
+		b = table.Begin(pb, 5)
+		if dropped, _, _ := b.Asked(true); len(dropped) != 1 { // its marks say that it stays
+			t.Errorf("%v: dropped %v", state, dropped)
+		}
+		ask(table, pa, 6, true, one)
+		if c := table.Of(pa); len(c) != 1 || c[0].State != Asked || c[0].Former != (Asker{}) {
+			t.Errorf("%v: who takes it over has %+v", state, c)
+		}
+	}
+}
+
+// While a wave asks, a look at the cluster may find that the target is the source object's. The wave
+// goes on with the same claim.
+func TestPutWhileAWaveAsks(t *testing.T) {
+	t.Parallel()
+	table := New(make(rows))
+	ask(table, pa, 1, true, one)
+	b := table.Begin(pb, 2)
+	b.Ask(one, true)
+	if !table.Put(pb, one, true) {
+		t.Fatal("no room")
+	}
+	if dropped, heirs, _ := b.Asked(true); len(dropped)+len(heirs) != 0 {
+		t.Errorf("dropped %v, heirs %v", dropped, heirs)
+	}
+	if v := attempt(b, one, Outcome{State: Done}); v != Try || states(table, pa) != "x/1 behind" {
+		t.Errorf("%v; the other one has %s", v, states(table, pa))
+	}
+}
+
+// What is dropped may be another one's when its deletion comes.
+func TestDroppedThatAnotherOneHas(t *testing.T) {
+	t.Parallel()
+	table := New(make(rows))
+	attempt(ask(table, pa, 1, true, one), one, Outcome{State: Done})
+	a := ask(table, pa, 2, true)
+	ask(table, pb, 3, true, one)
+	if _, v := a.TryDropped(one, noon); v != Skip {
+		t.Error(v)
+	}
+	if left := a.Left(noon); left.Waits+left.Untried+left.Refused != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+// A second walk asks for everything again. What it does to a target beyond the first walk is not
+// skipped because the wave has done the rest, nor in a later wave.
+func TestSecondWalk(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int{0, 1, 2} {
+		r := make(rows)
+		table := New(r)
+		known := make([]Target, first)
+		for i := range known {
+			known[i] = one
+		}
+		w := ask(table, na, 1, false, append(known, two)...)
+		attempt(w, two, Outcome{State: Refused}) // from now on, what is done is recorded
+		for n := range 3 {
+			w.Ask(one, false)
+			if v := attempt(w, one, Outcome{State: Done}); v != Try {
+				t.Errorf("%d times in the first walk: number %d of the second walk: %v", first, n, v)
+			}
+			w.Ask(two, false)
+		}
+		for range 4 {
+			if v := attempt(w, one, Outcome{State: Done}); v != Skip {
+				t.Errorf("%d times in the first walk: in the end: %v", first, v)
+			}
+		}
+		again := ask(table, na, 1, false, one, one, one, two)
+		if v := attempt(again, one, Outcome{State: Done}); v != Skip {
+			t.Errorf("%d times in the first walk: the next wave: %v", first, v)
+		}
+		again.Ask(one, false)
+		again.Ask(one, false)
+		again.Ask(one, false)
+		again.Ask(one, false)
+		if v := attempt(again, one, Outcome{State: Waits}); v != Try {
+			t.Errorf("%d times in the first walk: the next wave asks for more: %v", first, v)
+		}
+		more := ask(table, na, 1, false, one, one, one, one)
+		for n := range 5 {
+			a, v := more.Try(one, noon.Add(time.Hour))
+			if (v == Try) != (n < 4) {
+				t.Errorf("%d times in the first walk: number %d after that: %v", first, n, v)
+			}
+			if v == Try {
+				a.Settle(Outcome{State: Done}, noon)
+			}
+		}
+		restored := New(r)
+		restored.Restore(r.all)
+		if v := attempt(ask(restored, na, 1, false, one, one), one, Outcome{State: Done}); v != Skip {
+			t.Errorf("%d times in the first walk: after a restart: %v", first, v)
+		}
 	}
 }
 
@@ -395,13 +514,49 @@ func TestLateAsk(t *testing.T) {
 	if !w.Ask(two, true) || w.Ask(two, true) || len(r) != 2 {
 		t.Errorf("rows: %v", r)
 	}
-	for _, at := range []Target{one, two} {
+	for _, at := range []Target{one, two, two} {
 		if v := attempt(w, at, Outcome{State: Done}); v != Try {
 			t.Error(at, v)
 		}
 	}
 	if got := states(table, pa); got != "x/1 done, x/2 done" {
 		t.Error(got)
+	}
+}
+
+// Claims of a large delivery go in several cuts, so that none is long.
+func TestThin(t *testing.T) {
+	t.Parallel()
+	r := make(rows)
+	table := New(r)
+	ask(table, na, 1, false, one, two, everyPlace[2], everyPlace[3])
+	w := table.Begin(na, 2)
+	w.Ask(two, false)
+	for n, want := range []bool{true, true, false} {
+		if got := w.Thin(1); got != want {
+			t.Errorf("number %d of the wave: %v", n, got)
+		}
+	}
+	if got := states(table, na); got != "x/2 asked, y/2 asked" {
+		t.Error(got)
+	}
+	if w.Asked(false); states(table, na) != "x/2 asked" {
+		t.Error(states(table, na))
+	}
+	w = ask(table, na, 3, false, everyPlace...)
+	attempt(w, one, Outcome{State: Done})
+	attempt(w, two, Outcome{State: Waits})
+	ask(table, na, 3, false, everyPlace...)
+	for n, want := range []bool{true, true, false} {
+		if got := table.Thin(na, 1+n%2); got != want {
+			t.Errorf("number %d of the delivery: %v", n, got)
+		}
+	}
+	if table.Thin(pa, 1) || states(table, na) == "" || len(r) != 0 {
+		t.Errorf("%s; rows: %v", states(table, na), r)
+	}
+	if table.Forget(na); states(table, na) != "" {
+		t.Error(states(table, na))
 	}
 }
 
@@ -442,13 +597,13 @@ func TestRestore(t *testing.T) {
 	w := ask(table, pa, 1, true, everyPlace...)
 	attempt(w, one, Outcome{State: Waits, Cause: "quota", Reason: "exceeded quota"})
 	ask(table, pb, 1, true, one)
-	before := slices.SortedFunc(table.All("p"), func(a, b Claim) int {
+	before := slices.SortedFunc(table.Sorted("p"), func(a, b Claim) int {
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
 	r.PutNote(records.Note{Rule: "p", Name: "count 1"})
 	table = New(r)
 	table.Restore(r.all)
-	after := slices.SortedFunc(table.All("p"), func(a, b Claim) int {
+	after := slices.SortedFunc(table.Sorted("p"), func(a, b Claim) int {
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
 	if diff := cmp.Diff(before, after); diff != "" || table.Whole("p") != "v1/configmaps" || table.Whole("n") != "" {
@@ -497,7 +652,7 @@ func TestConcurrentUse(t *testing.T) {
 				table.Forget(a)
 				table.Retry(a)
 				table.Appeared("x")
-				for range table.All(a.Rule) {
+				for range table.Sorted(a.Rule) {
 					table.Owner(one)
 				}
 				table.Pending(a.Rule)
@@ -562,5 +717,29 @@ func TestBeginsToOwn(t *testing.T) {
 	table.Restore(r.all)
 	if c, ok := table.Owner(one); !ok || c.Asker != pa {
 		t.Errorf("the owner is %v", c)
+	}
+}
+
+// A clock that was set back does not have restored claims wait for longer than others.
+func TestRestoreWithClockSetBack(t *testing.T) {
+	t.Parallel()
+	r := make(rows)
+	w := ask(New(r), na, 1, false, one, two)
+	attempt(w, one, Outcome{State: Waits, Cause: "quota"})
+	attempt(w, two, Outcome{State: Done})
+	now := noon.Add(-5 * time.Hour)
+	table := New(r)
+	table.Restore(r.all)
+	again := table.Begin(na, 1)
+	again.Ask(one, false)
+	again.Asked(false)
+	if left := again.Left(now); left.Due.After(now.Add(maxDelay)) {
+		t.Errorf("it waits until %v, which is %v away", left.Due, left.Due.Sub(now))
+	}
+	if _, v := again.Try(one, now); v != Wait {
+		t.Errorf("it does not wait: %v", v)
+	}
+	if _, v := again.Try(one, now.Add(maxDelay)); v != Try {
+		t.Errorf("it waits for longer: %v", v)
 	}
 }

@@ -14,10 +14,12 @@ type Wave struct {
 	event  uint64
 	number uint32
 
-	isOver bool // asking is over
-	prunes bool // see Asked
+	isOver  bool     // asking is over
+	prunes  bool     // see Asked
+	unasked []*claim // see Thin
 
 	asked     int  // targets asked for, guarded by table.mu like the fields below
+	objects   int  // see Objects
 	unclaimed int  // those for which there was no room
 	lost      int  // those whose claims were released meanwhile
 	isKept    bool // claims that do not own are recorded
@@ -37,8 +39,9 @@ func (t *Table) Begin(a Asker, event uint64) *Wave {
 
 // Ask notes that the wave asks for a target, once for each time that it does something to it. With
 // owns, the claim owns. The table does not take a target that cannot exist, and none beyond
-// [MaxClaims]: those wait. Ask is called within a cut. After [Wave.Asked] it is for targets that
-// were not known before; isNew then says that the cut must be on disk before the target is tried.
+// [MaxClaims]: those wait. Ask is called within a cut. After [Wave.Asked] it is for a second walk
+// that asks for everything again: what it asks for beyond the first one is done as well. isNew then
+// says that the cut must be on disk before the target is tried.
 func (w *Wave) Ask(at Target, owns bool) (isNew bool) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -55,13 +58,21 @@ func (w *Wave) Ask(at Target, owns bool) (isNew bool) {
 	}
 	isFirst := c.wave != w.number
 	if isFirst {
-		c.wave, c.pending, c.hasFailed = w.number, 0, false
+		c.wave, c.asks, c.repeats, c.hasFailed = w.number, 0, 0, false
+		if !w.isDone(c) {
+			c.did = 0
+		}
 		if w.asked++; w.asked > manyTargets {
 			w.isKept = true
 		}
+		if at.isObject() {
+			w.objects++
+		}
 	}
-	if isFirst || !w.isOver {
-		c.pending++
+	if w.isOver && c.repeats < c.asks {
+		c.repeats++
+	} else {
+		w.addTo(c)
 	}
 	if c.place.version != at.Resource.Version {
 		c.place.version = strings.Clone(at.Resource.Version)
@@ -72,6 +83,34 @@ func (w *Wave) Ask(at Target, owns bool) (isNew bool) {
 		l.own(c, false)
 	}
 	return w.isOver && l.confirm(c)
+}
+
+// Objects returns for how many targets the wave has asked that are objects, or the status of one.
+func (w *Wave) Objects() int {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return w.objects
+}
+
+// isDone reports whether what the wave does to a target is done, as far as is known by now.
+func (w *Wave) isDone(c *claim) bool { return c.state == Done && c.event == w.event }
+
+// addTo notes that the wave does something to a target once more.
+func (w *Wave) addTo(c *claim) {
+	c.asks++
+	if w.isOver {
+		c.repeats = c.asks
+	}
+	if !w.isDone(c) || c.did >= c.asks {
+		return
+	}
+	c.state, c.event = Asked, 0
+	if !w.isOver {
+		c.did = 0 // the wave does all of it, in order
+	}
+	if c.isRecorded {
+		w.table.ledger.put(c)
+	}
 }
 
 // confirm has the table count on a claim that a wave asks for. It reports whether that is recorded
@@ -90,6 +129,36 @@ func (l *ledger) confirm(c *claim) (isNew bool) {
 	return c.owns && !wasRecorded
 }
 
+// Thin drops n of the claims that Asked would drop and that own nothing, if there are more than
+// that, so that Asked is quick. It reports whether it did. Once everything was asked for, it is
+// called within cuts until it returns false.
+func (w *Wave) Thin(n int) bool {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	l := &w.table.ledger
+	if w.unasked == nil {
+		of := l.asker(w.asker)
+		if of == nil {
+			return false
+		}
+		for e := of.claims.Front(); e != nil; e = e.Next() {
+			if c := e.Value; !c.owns && c.wave != w.number {
+				w.unasked = append(w.unasked, c)
+			}
+		}
+	}
+	if len(w.unasked) <= n {
+		return false
+	}
+	for _, c := range w.unasked[:n] {
+		if !c.isGone { // as if the rule is gone meanwhile
+			l.erase(c)
+		}
+	}
+	w.unasked = w.unasked[n:]
+	return true
+}
+
 // Asked ends the asking. What the source object asked for earlier, and not in this wave, is
 // dropped: claims that own only if the wave prunes. heirs are the claims of others that have a
 // target now. The targets of dropped are to be deleted. isNew says that the cut must be on disk
@@ -99,7 +168,7 @@ func (w *Wave) Asked(prunes bool) (dropped, heirs []Claim, isNew bool) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
 	l := &w.table.ledger
-	w.isOver, w.prunes = true, prunes
+	w.isOver, w.prunes, w.unasked = true, prunes, nil
 	of := l.asker(w.asker)
 	if of == nil {
 		return nil, nil, false
@@ -137,21 +206,39 @@ type Attempt struct {
 	deletes bool
 }
 
-// Try says what to do about a target now: one that the wave has asked for, or one that is dropped.
-// Only for the verdict [Try], the attempt must be settled. If its Claim has a Former, the cut that
-// handed the target over must be on disk before the request.
+// Try says what to do about a target now that the wave has asked for. Only for the verdict [Try],
+// the attempt must be settled. If its Claim has a Former, the cut that handed the target over must
+// be on disk before the request. The Claim is zero if the table had no room for it, or if it has
+// gone since.
 func (w *Wave) Try(at Target, now time.Time) (Attempt, Verdict) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
 	c := w.table.ledger.find(w.asker, at)
-	if c == nil || c.wave != w.number && !c.isDropped {
+	if c == nil || c.wave != w.number {
 		if w.unclaimed == 0 {
 			w.lost++
 		}
 		return Attempt{}, Wait
 	}
-	a := Attempt{Claim: c.view(), wave: w, claim: c, owns: c.owns, deletes: c.isDropped}
+	return w.try(c, now)
+}
+
+// TryDropped says what to do about a target now that is to be deleted, as Try does. It is to be
+// skipped if another source object has it by now, or if this one asks for it again.
+func (w *Wave) TryDropped(at Target, now time.Time) (Attempt, Verdict) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	c := w.table.ledger.find(w.asker, at)
+	if c == nil || !c.isDropped {
+		return Attempt{}, Skip
+	}
+	return w.try(c, now)
+}
+
+// try begins an attempt at a claim, if now is the time for it. The table's lock is held.
+func (w *Wave) try(c *claim, now time.Time) (Attempt, Verdict) {
 	verdict := w.judge(c, now)
+	a := Attempt{Claim: c.view(), wave: w, claim: c, owns: c.owns, deletes: c.isDropped}
 	switch {
 	case verdict == Try:
 		c.isOpen = true
@@ -173,11 +260,11 @@ func (w *Wave) judge(c *claim, now time.Time) Verdict {
 		return Refuse
 	case c.isOpen || c.owns && c.place.open > 0:
 		return Wait
-	case c.state == Done && c.event == w.event:
+	case w.isDone(c):
 		return Skip
 	case c.state == Refused && c.event == w.event:
 		return Refuse
-	case c.state == Waits && (c.hasFailed || c.trouble.due.After(now)):
+	case c.state == Waits && (c.trouble.isAfter(now) || c.hasFailed):
 		return Wait
 	}
 	return Try
@@ -201,6 +288,11 @@ func (a Attempt) Settle(o Outcome, now time.Time) (next *Claim) {
 	}
 	l.tidy(p)
 	owner := p.owner()
+	if owner != nil && c.isGone && a.owns && !a.deletes && o.State == Done {
+		id := c.asker.id() // the target has its marks now
+		owner.former = &id
+		l.put(owner)
+	}
 	if owner != nil && owner.isDropped && p.open == 0 && p.hasHeir() {
 		l.erase(owner) // the heir asked while this request was under way
 		owner = l.handOver(owner)
@@ -231,15 +323,21 @@ func (a Attempt) settle(l *ledger, o Outcome, now time.Time) {
 	}
 	switch o.State {
 	case Done:
-		isLast := c.wave != w.number || c.pending <= 1 // of what the wave does to the target
+		isOther := c.state == Done && c.event != w.event
 		c.state, c.event, c.former = Done, w.event, nil
-		if !isLast {
-			c.pending--
+		switch isLate := c.wave != w.number; {
+		case isLate && c.asks > 1: // a newer wave does all of it
+			c.did = 0
+		case isLate, isOther:
+			c.did = 1
+		case c.did < didAll:
+			c.did++
+		}
+		if c.did < c.asks {
 			c.state, c.event = Asked, 0
 		}
 	case Waits:
-		wait := max(delay(c.asker.id(), why.failures), min(o.After, maxDelay))
-		why.due = dueAfter(now, wait)
+		why.due = w.table.due(c.asker.id(), why.failures, o.After, now)
 		c.state, c.event, c.hasFailed = Waits, 0, true
 	case Refused:
 		c.state, c.event = Refused, w.event

@@ -130,11 +130,12 @@ func (e *Entry) ID(rule string) string {
 	return delta.ID(cmp.Or(e.Rule, rule), e.UID, e.Version, e.Type, e.Occasion, e.Round)
 }
 
-// Counter numbers the entries of several Trails.
-type Counter struct{ last atomic.Uint64 }
+// Counter numbers the entries of several Trails, from 2 on. So what comes after 1 is all that comes.
+type Counter struct{ added atomic.Uint64 }
 
-// Last returns the number of the last entry.
-func (c *Counter) Last() uint64 { return c.last.Load() }
+// Last returns the number of the last entry, or 1 if there is none. It is never 0: whoever goes on
+// after it gets the first entry too.
+func (c *Counter) Last() uint64 { return c.added.Load() + 1 }
 
 // Trail holds the last entries of one rule. It is safe for concurrent use. The nil Trail remembers
 // nothing.
@@ -214,7 +215,7 @@ func (t *Trail) add(d delta.Delta, v Verdict, at time.Time) (place int) {
 		t.next = (place + 1) % t.bound
 	}
 	t.ring[place] = record{
-		number: t.counter.last.Add(1), at: at.UnixNano(), object: d.Object.ID, round: d.Round,
+		number: t.counter.added.Add(1) + 1, at: at.UnixNano(), object: d.Object.ID, round: d.Round,
 		verdict: v, kind: d.Type, occasion: d.Occasion,
 	}
 	return place

@@ -28,20 +28,32 @@ func TestRing(t *testing.T) {
 	for _, e := range a.choose(func(*Entry) bool { return true }) {
 		names = append(names, fmt.Sprint(e.Number, " ", e.Key))
 	}
-	if diff := cmp.Diff([]string{"5 shop/2", "7 shop/3", "9 shop/4"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"6 shop/2", "8 shop/3", "10 shop/4"}, names); diff != "" {
 		t.Errorf("a ring of three after five entries (-want +got)\n%s", diff)
 	}
-	if c.Last() != 10 {
-		t.Errorf("%d entries were numbered, want 10", c.Last())
+	if c.Last() != 11 {
+		t.Errorf("the last entry has the number %d, want 11", c.Last())
 	}
-	if found, missed := a.After(5); len(found) != 2 || missed {
-		t.Errorf("after 5: %v, missed %v", found, missed)
+	if found, missed := a.After(6); len(found) != 2 || missed {
+		t.Errorf("after 6: %v, missed %v", found, missed)
 	}
-	if _, missed := a.After(2); !missed {
-		t.Error("entry 3 is gone, and nobody says so")
+	if _, missed := a.After(3); !missed {
+		t.Error("entry 4 is gone, and nobody says so")
 	}
-	if got := a.Of(delta.Key{Namespace: "shop", Name: "3"}); len(got) != 1 || got[0].Number != 7 {
+	if got := a.Of(delta.Key{Namespace: "shop", Name: "3"}); len(got) != 1 || got[0].Number != 8 {
 		t.Errorf("of shop/3: %v", got)
+	}
+}
+
+// A reader that has found nothing yet goes on with the first entry. To ask after 0 means to
+// ask for the newest.
+func TestFirstEntryComesAfterNothing(t *testing.T) {
+	t.Parallel()
+	c := new(Counter)
+	l, nothing := New(c, 2), c.Last()
+	l.Add(added("web"), Selected, time.Time{})
+	if found, missed := l.After(nothing); len(found) != 1 || missed || nothing == 0 {
+		t.Errorf("after %d: %v, missed %v", nothing, found, missed)
 	}
 }
 

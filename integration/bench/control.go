@@ -22,6 +22,8 @@ type question struct {
 	Resource string `json:",omitempty"`
 	N        int    `json:",omitempty"`
 	Rate     int    `json:",omitempty"`
+
+	Text string `json:",omitempty"` // for askApply: what the config maps are to have
 }
 
 // The questions.
@@ -38,6 +40,7 @@ const (
 	askLatency = "latency" // of a handler: those that it has noted; how many until there are N
 	askHang    = "hang"    // of a handler that hangs: to let go, and hang with N others from now on
 	askReads   = "reads"   // of a handler: to read the cache N times
+	askApply   = "apply"   // of a contestant without informd: to apply config maps
 	// of a stock informer: the updates since the last such request
 	askArrivals = "arrivals"
 )

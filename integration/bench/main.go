@@ -30,6 +30,8 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"hangs":     serveHangs,
 	"remote":    serveRemote,
 	"neighbour": serveNeighbour,
+	"apply":     serveApply,
+	"claims":    serveClaims,
 }
 
 func main() {

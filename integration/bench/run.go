@@ -56,7 +56,7 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
 		newNeighbours(at, s), newHanging(at, s), newCostly(at, s), newGets(at, s),
 		newLaunches(at, s), newReads(at, s),
-		newRates(at, s), newTails(at, s),
+		newRates(at, s), newTails(at, s), newActions(at, s),
 	}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))

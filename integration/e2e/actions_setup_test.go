@@ -113,7 +113,7 @@ func (x *executor) does(ev *handler.Event, actions []handler.Action, want error,
 	x.mu.Lock()
 	x.done = nil
 	x.mu.Unlock()
-	err := x.Do(x.t.Context(), x.by, ev, actions)
+	err := x.perform(ev, actions)
 	if !(errors.Is(err, want) || want == errAny && err != nil) || want == nil && err != nil {
 		x.t.Errorf("Do: %v, want %v", err, want)
 	}
@@ -125,6 +125,34 @@ func (x *executor) does(ev *handler.Event, actions []handler.Action, want error,
 		x.t.Errorf("results %v, want %v (%v)", got, results, err)
 	}
 	return err
+}
+
+// perform performs actions: those of a handler's answer, or a rule's own one after the other. It
+// returns the first error.
+func (x *executor) perform(ev *handler.Event, actions []handler.Action) (first error) {
+	ctx := x.t.Context()
+	if x.by.Handler != "" {
+		return x.Do(ctx, x.by, ev, actions)
+	}
+	applied := make(map[delta.Key]bool)
+	isPrune := func(a handler.Action) bool { _, is := action.IsPrune(a); return is }
+	seq := x.Begin(ctx, x.by, ev, nil)
+	for i, a := range actions {
+		var err error
+		if selector, is := action.IsPrune(a); is {
+			_, err = seq.Prune(ctx, schema.GroupVersionResource(a.Resource), selector,
+				func(_ schema.GroupVersionResource, key delta.Key) bool { return applied[key] })
+		} else {
+			applied[delta.Key{Namespace: a.Namespace, Name: a.Name}] = a.Verb == handler.ActionApply
+			_, err = seq.One(ctx, action.Request{
+				Action: a, Number: i + 1, Prunes: slices.ContainsFunc(actions, isPrune),
+			})
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // wrote reports whether the executor knows a version of a ConfigMap as the rule's own.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,8 +93,10 @@ func (g *gate) close(match func(*http.Request) bool) {
 	g.shut = match
 }
 
-// writes matches requests that change something.
-func writes(r *http.Request) bool { return r.Method != http.MethodGet }
+// writes matches requests that change something. informd also asks what it may do, with a POST.
+func writes(r *http.Request) bool {
+	return r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
+}
 
 // awaitHeld waits until the gate holds that many responses.
 func (g *gate) awaitHeld(t *testing.T, n int) {

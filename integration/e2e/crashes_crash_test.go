@@ -48,7 +48,7 @@ func TestSoakCrashes(t *testing.T) {
 
 func crash(t *testing.T, plan crashPlan) {
 	t.Helper()
-	seed := harness.Seed(t)
+	seed, stalls := harness.Seed(t), harness.Stalls(t)
 	c := startCrashing(t, seed, plan)
 	c.author.run(seed)
 	for _, round := range c.script(plan) {
@@ -56,6 +56,7 @@ func crash(t *testing.T, plan crashPlan) {
 	}
 	c.author.end()
 	c.finish()
+	c.trial.Unwritten = harness.Unwritten + stalls()
 	c.check(plan)
 }
 
@@ -84,7 +85,7 @@ func (c *crashing) finish() {
 func (c *crashing) check(plan crashPlan) {
 	c.t.Helper()
 	c.author.subjects = append(c.author.subjects, c.probes...)
-	c.trial.History, c.trial.Rules, c.trial.Events, c.trial.Unwritten = c.author.history(), c.rules, c.recorded.events, harness.Unwritten
+	c.trial.History, c.trial.Rules, c.trial.Events = c.author.history(), c.rules, c.recorded.events
 	report := ledger.Check(c.trial)
 	told := make(map[ledger.Key]bool) // later problems of an object follow from its first
 	for _, p := range report.Problems {
@@ -97,9 +98,9 @@ func (c *crashing) check(plan crashPlan) {
 		c.t.Errorf("%d problems in all", n)
 	}
 	c.t.Logf("%d changes as the rules see them, %d events, %d crashes, %d restarts of the API server: %d repeats with their id, "+
-		"%d told again otherwise, the oldest told %v before the crash; %d changes only the lost history had, which was %.0f%% of the time; "+
+		"%d told again otherwise, the oldest told %v before the crash, of %v that are allowed; %d changes only the lost history had, which was %.0f%% of the time; "+
 		"%d lines torn", report.Steps, report.Events, len(c.trial.Crashes), plan.restarts, report.Repeats, report.Retold,
-		report.Oldest.Round(time.Millisecond), report.Missed, 100*c.lostTime(), c.recorded.torn)
+		report.Oldest.Round(time.Millisecond), c.trial.Unwritten.Round(time.Millisecond), report.Missed, 100*c.lostTime(), c.recorded.torn)
 	// A crash may repeat what was in flight, or acknowledged within the unwritten moment before it.
 	if report.Repeats+report.Retold > c.exposed() {
 		c.t.Errorf("%d repeats; only %d events were told so shortly before a crash", report.Repeats+report.Retold, c.exposed())
@@ -119,7 +120,7 @@ func (c *crashing) lostTime() float64 {
 func (c *crashing) exposed() (n int) {
 	for _, crash := range c.trial.Crashes {
 		for _, ev := range c.recorded.events {
-			if age := crash.From.Sub(ev.At); age <= harness.Unwritten && !ev.At.After(crash.To) {
+			if age := crash.From.Sub(ev.At); age <= c.trial.Unwritten && !ev.At.After(crash.To) {
 				n++
 			}
 		}

@@ -204,18 +204,20 @@ func (l *load) restart(c *cluster.Cluster) {
 // killHandler kills the handler's process, which must be a newer one than last, at its work if
 // there is any left. Pauses between starts grow up to half a minute, unless endPause ends them. An
 // event that is alone is spared: it may have been in flight at two kills, and a third would make it a
-// dead letter.
+// dead letter. So the handler is stopped before the test looks: what is in flight then stays so.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.Poll("a handler to be killed at work", func() bool {
 		pid = l.handler()
-		if pid == 0 || pid == last {
+		if pid == 0 || pid == last || syscall.Kill(pid, syscall.SIGSTOP) != nil { // it may just have been replaced
 			return false
 		}
+		time.Sleep(50 * time.Millisecond) // what it has answered before arrives
 		inFlight, _ := strconv.Atoi(l.daemon.Metric(`informd_handler_in_flight{handler="record"}`))
 		if inFlight < 2 && l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) != "0" {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
 			return false
 		}
-		return syscall.Kill(pid, syscall.SIGKILL) == nil // it may just have been replaced
+		return syscall.Kill(pid, syscall.SIGKILL) == nil
 	})
 	return pid
 }

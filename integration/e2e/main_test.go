@@ -17,6 +17,7 @@
 //	recording   informd record and replay, compared with the daemon
 //	simulation  the simulator, compared with the engine and the daemon
 //	state       the state directory: restarts, damage, full disks, secrets, backlogs
+//	targets     rules' own actions on many objects, of which some fail, over restarts
 package e2e
 
 import (

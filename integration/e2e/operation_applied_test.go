@@ -175,7 +175,7 @@ func TestAppliedByOthers(t *testing.T) {
 	holds(said, `no rule can have the name "NS-live,x!=y"`)
 	k.Has("own", "x", "1")
 	out, _ := run(0, "list", "--rule", k.Ns+"-typo")
-	holds(out, "the rule NS-typo has applied nothing")
+	holds(out, "there is no rule NS-typo, and none of that name has left anything")
 
 	for _, yes := range []string{"", "--yes"} {
 		args := []string{"prune", "--rule", k.Ns + "-gone"}

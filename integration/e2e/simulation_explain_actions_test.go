@@ -68,7 +68,7 @@ func newActing(t *testing.T, seed uint64) *explainedActing {
 		spec := e.spec()
 		// deletions for which a rule prunes do not count, and it needs them
 		mayPrune := !strings.Contains(spec, "count:") && !strings.Contains(spec, "[added, updated]")
-		acts := e.actions(mayPrune)
+		acts := e.actions(i, mayPrune)
 		handled := pick(e.history, "", "", "handler: h, ")
 		text += fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: r%d}\nspec: {%s%s, %s}\n", i, handled, spec, acts)
 		text += fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: twin-r%d}\nspec: {handler: h, %s}\n", i, spec)
@@ -107,13 +107,13 @@ func (e *explainedActing) spec() string {
 	return spec
 }
 
-// actions returns actions that are often not made.
-func (e *explainedActing) actions(mayPrune bool) string {
+// actions returns actions that are often not made. Each source object and rule has targets of its own.
+func (e *explainedActing) actions(rule int, mayPrune bool) string {
 	var all []string
 	hasApply := false
 	for range 1 + e.IntN(3) {
 		action := pick(e.history, "delete: {}", `patch: {merge: {data: {seen: "${object.data.size ?? \"none\"}"}}}`,
-			"apply: {resource: v1/secrets, object: {metadata: {namespace: shop, name: x}}}")
+			fmt.Sprintf(`apply: {resource: v1/secrets, object: {metadata: {namespace: shop, name: "r%d-${object.metadata.name}"}}}`, rule))
 		hasApply = hasApply || strings.HasPrefix(action, "apply")
 		action += pick(e.history, "", "", `, forEach: '[]'`, `, forEach: 'object.data.list'`, `, forEach: '["1", "2", object.data.size]'`)
 		conditions := []string{"", `, if: 'object.data.size == "1"'`, `, if: 'object.data.size != old.data.size'`, `, if: 'event == "deleted"'`,

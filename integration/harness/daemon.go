@@ -278,9 +278,11 @@ func (d *Daemon) Kill() {
 	<-d.Ended
 }
 
-// AwaitDelivered waits until all deliveries are done.
+// AwaitDelivered waits until the daemon is ready and all deliveries are done. Before it is ready, it
+// may not have restored what the run before has left.
 func (d *Daemon) AwaitDelivered() {
 	d.T.Helper()
+	d.AwaitReady()
 	waits := regexp.MustCompile(`(?m)^informd_` +
 		`(source_pending|handler_in_flight|rule_queue_depth|rule_queue_away)\{.*\} [^0]`)
 	d.Poll("all to be delivered", func() bool {

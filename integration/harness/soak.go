@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -48,3 +49,21 @@ func Seed(t testing.TB) uint64 {
 var Unwritten = map[bool]time.Duration{
 	false: 100 * time.Millisecond, true: 400 * time.Millisecond,
 }[HasRace]
+
+// Stalls measures how long the machine keeps a process waiting, until the test ends. It returns the
+// longest time by now by which a sleep of 10 ms was too long: what a busy machine adds to [Unwritten].
+func Stalls(t testing.TB) func() time.Duration {
+	const nap = 10 * time.Millisecond
+	var longest atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for t.Context().Err() == nil {
+			began := time.Now()
+			time.Sleep(nap)
+			longest.Store(max(longest.Load(), int64(time.Since(began)-nap)))
+		}
+	}()
+	t.Cleanup(func() { <-ended })
+	return func() time.Duration { return time.Duration(longest.Load()) }
+}

@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	},
 	"engine/resume": {"engine/expr", "engine/object"},
 	"engine/orphans": {
-		"engine/action", "engine/source", "engine/prepare", "engine/plan", "engine/queue", "engine/delivery", "engine/delta", "engine/object",
+		"engine/action", "engine/targets", "engine/source", "engine/prepare", "engine/plan", "engine/queue", "engine/delivery", "engine/delta", "engine/object",
 	},
 	"engine/preview":  {"engine/plan", "engine/object", "plugins/handler"},
 	"engine/due":      {"engine/delta", "engine/evaluate", "engine/object", "engine/resume", "engine/rule", "engine/timing"},
@@ -118,7 +118,7 @@ var mayImport = map[string][]string{
 		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/acting": {
-		"config", "engine/action", "engine/delta", "engine/dispatch", "engine/live", "engine/object", "engine/trail", "plugins/handler",
+		"config", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/live", "engine/object", "engine/prepare", "engine/targets", "engine/trail", "plugins/handler",
 	},
 	"engine/intake": {
 		"engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/evaluate", "engine/follow", "engine/gauges", "engine/live", "engine/object", "engine/plan", "engine/resume", "engine/rounds", "engine/rule",
@@ -126,15 +126,15 @@ var mayImport = map[string][]string{
 	},
 	"engine/running": {
 		"config", "engine/acting", "engine/delivery", "engine/delta", "engine/dispatch", "engine/gauges", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/preview",
-		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/trail", "plugins/handler",
+		"engine/resume", "engine/rule", "engine/source", "engine/state", "engine/tally", "engine/targets", "engine/trail", "plugins/handler",
 	},
 	"engine/admin": {
-		"engine/acting", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/plan", "engine/preview", "engine/queue", "engine/running", "engine/source",
-		"engine/state", "engine/trail",
+		"engine/acting", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/plan", "engine/preview", "engine/queue", "engine/running", "engine/source",
+		"engine/state", "engine/targets", "engine/trail",
 	},
 	"engine": {
 		"config", "engine/acting", "engine/action", "engine/admin", "engine/delivery", "engine/delta", "engine/dispatch", "engine/intake", "engine/live", "engine/object", "engine/plan", "engine/prepare", "engine/preview", "engine/queue",
-		"engine/resume", "engine/rounds", "engine/running", "engine/source", "engine/state", "engine/tally", "engine/timing", "engine/trail", "plugins/handler",
+		"engine/resume", "engine/rounds", "engine/running", "engine/source", "engine/state", "engine/tally", "engine/targets", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/simulate": {
 		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/explain", "engine/object", "engine/object/scan", "engine/plan",

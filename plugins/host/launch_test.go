@@ -69,9 +69,7 @@ func TestLaunchFailures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := try(t, c.spec, host.Options{
-				StartTimeout: 3 * time.Second, DescribeTimeout: 2 * time.Second, ConfigureTimeout: 2 * time.Second,
-			})
+			err := try(t, c.spec, limitsFor(c.want))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want …%s…", err, c.want)
 			}
@@ -80,6 +78,21 @@ func TestLaunchFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// limitsFor returns Options whose limits of time are short if an error is about the end of one, and
+// otherwise longer than a process takes that gets little of the processor.
+func limitsFor(want string) host.Options {
+	opts := host.Options{StartTimeout: time.Minute, DescribeTimeout: time.Minute, ConfigureTimeout: time.Minute}
+	switch {
+	case strings.HasPrefix(want, "it was not ready within 3s"):
+		opts.StartTimeout = 3 * time.Second
+	case strings.HasPrefix(want, "it did not answer describe within 2s"):
+		opts.DescribeTimeout = 2 * time.Second
+	case strings.HasPrefix(want, "it did not answer configure within 2s"):
+		opts.ConfigureTimeout = 2 * time.Second
+	}
+	return opts
 }
 
 // If a confined process fails to start, the error names its limits, which may be the reason. If it
@@ -97,8 +110,7 @@ func TestStartUnderLimits(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			opts := host.Options{StartTimeout: 3 * time.Second, DescribeTimeout: 2 * time.Second}
-			s := spec(mode)
+			opts, s := limitsFor(want), spec(mode)
 			free := try(t, s, opts)
 			s.Confine.Limits.Files = 100
 			confined := try(t, s, opts)

@@ -48,6 +48,13 @@ func (o Object) Namespace() string { return o.meta.Namespace }
 // Name returns the name of the object.
 func (o Object) Name() string { return o.meta.Name }
 
+// For returns the object of the rule's source that the object was applied for: NAMESPACE/NAME, or NAME.
+// It returns "" if the object does not say.
+func (o Object) For() string {
+	_, key, _ := strings.Cut(o.meta.Annotations[prepare.SourceAnnotation], " ")
+	return key
+}
+
 // IsHeld reports whether the object has finalizers: it is there until somebody takes them away.
 func (o Object) IsHeld() bool { return len(o.meta.Finalizers) > 0 }
 

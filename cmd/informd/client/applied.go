@@ -1,10 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +19,9 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/engine/explain"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler/nearest"
 )
 
 // newAppliedCommand returns informd applied.
@@ -121,78 +129,219 @@ func (f *appliedFlags) ofRuleThatIsGone(
 	return f.find(cmd, rule)
 }
 
-// appliedObject is an object as -o json prints it.
-type appliedObject struct {
-	Rule      string `json:"rule"`
-	Resource  string `json:"resource"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Left      bool   `json:"left"` // the rule is gone
+// appliedTarget is a target as -o json prints it.
+type appliedTarget struct {
+	explain.Target
+	Left bool `json:"left"` // the rule is gone
+}
+
+// The states of objects in the cluster that are none of the daemon's targets.
+const (
+	stateApplied = "applied"
+	stateLeft    = "left"
+)
+
+// listFlags say what informd applied list shows, and how.
+type listFlags struct {
+	*appliedFlags
+	rule, namespace, state string
+	output                 string
 }
 
 func newAppliedListCommand() *cobra.Command {
-	var rule, output string
+	var l listFlags
 	cmd := &cobra.Command{
-		Use:   "list [--rule NAME] [-f PATH…] [-o json]",
-		Short: "List what rules have applied, also rules that are gone",
-		Long: `List the objects in the cluster that rules with prune have applied. An object is left if its rule
-is gone: nobody updates it, and nobody deletes it. informd applied adopt gives it to another rule,
-informd applied prune deletes it.
+		Use:   "list [--rule NAME] [-n NAMESPACE] [--state STATE] [-f PATH…] [-o json]",
+		Short: "List what rules apply, what waits, and what rules that are gone have left",
+		Long: `List the targets of rules' own actions: the objects in the cluster that rules with prune
+own, and what other rules have yet to change. FOR is the object of the rule's source that asks for the
+target.
+
+STATE is asked: not tried yet. done: it is as the rule asks. waits: failed, and tried again at NEXT.
+refused: failed for good. behind: another source object asked first, and owns it; LAST ERROR says which
+one. dropped: no longer wanted, and about to be deleted.
+
+The daemon knows these. What it does not know, the command looks for in the cluster. An object is left
+if its rule is gone: nobody updates it, and nobody deletes it. informd applied adopt gives it to another
+rule, informd applied prune deletes it. An object is applied if its rule is there, and the daemon was
+not asked, or does not know it yet.
+
+With -f, the command asks no daemon, and lists what is in the cluster alone. With --state and one of the
+states that the daemon knows, it asks the daemon alone.
 ` + whichRules + `
 
 Exit code 0: done. 1: something could not be listed, and stands on standard error. 2: the command line
 is wrong.`,
 		Args: cli.NoArguments,
 	}
-	f := addAppliedFlags(cmd)
-	cmd.Flags().StringVar(&rule, "rule", "", "only of the rule `NAME`")
-	outputFlag(cmd, &output, "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		rules, err := f.rules(cmd.Context())
-		if err != nil {
-			return err
-		}
-		_, found, isWhole, err := f.find(cmd, rule)
-		if err != nil {
-			return err
-		}
-		if len(found) == 0 && isWhole && output == "" {
-			if rule == "" {
-				return cli.Show(cmd, "no rule with prune has applied anything\n")
-			}
-			return cli.Show(cmd, "the rule %s has applied nothing\n", rule)
-		}
-		if err := writeApplied(cmd, found, rules, output); err != nil {
-			return err
-		}
-		if !isWhole {
-			return cli.Failed(errNotWhole)
-		}
-		return nil
+	l.appliedFlags = addAppliedFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&l.rule, "rule", "", "only of the rule `NAME`")
+	f.StringVarP(&l.namespace, "namespace", "n", "", "only targets in the namespace `NAME`")
+	states := append(control.TargetStates(), stateApplied, stateLeft)
+	f.Var(&choice{&l.state, states}, "state", "only those in the state `"+strings.Join(states, "|")+"`")
+	outputFlag(cmd, &l.output, "json")
+	completeFlag(cmd, "rule", l.completer(1, ruleNames))
+	complete := cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("state", complete); err != nil {
+		panic(err) // the flag was just defined
 	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return l.run(cmd) }
 	return cmd
 }
 
-func writeApplied(cmd *cobra.Command, found []applied.Object, rules ruleSet, output string) error {
-	all := make([]appliedObject, 0, len(found))
-	for _, o := range found {
-		all = append(all, appliedObject{
-			o.Rule, object.ResourceName(o.Resource), o.Namespace(), o.Name(), rules[o.Rule] == "",
+func (l *listFlags) run(cmd *cobra.Command) error {
+	isOfDaemon := slices.Contains(control.TargetStates(), l.state)
+	if isOfDaemon && len(l.paths) > 0 {
+		return fmt.Errorf("--state %s needs the daemon, and -f asks none", l.state)
+	}
+	rules, err := l.rules(cmd.Context())
+	if err != nil {
+		return err
+	}
+	found, err := l.targets(cmd, rules)
+	if err != nil {
+		return err
+	}
+	isWhole := true
+	if !isOfDaemon {
+		var more []applied.Object
+		_, more, isWhole, err = l.find(cmd, l.rule)
+		if err != nil && len(l.paths) > 0 {
+			return err
+		}
+		if err != nil { // the daemon has said what it knows
+			fmt.Fprintln(cmd.ErrOrStderr(), "not listed:", cli.Printable(err.Error()))
+			isWhole = false
+		}
+		found = merged(found, inCluster(more, rules), rules)
+	}
+	found = slices.DeleteFunc(found, func(t appliedTarget) bool {
+		return l.namespace != "" && t.Namespace != l.namespace || l.state != "" && t.State != l.state
+	})
+	if len(found) == 0 && isWhole && l.output == "" {
+		return cli.Show(cmd, "%s\n", cli.Printable(l.emptyText(rules)))
+	}
+	if err := l.write(cmd.OutOrStdout(), found, time.Now()); err != nil {
+		return err
+	}
+	if !isWhole {
+		return cli.Failed(errNotWhole)
+	}
+	return nil
+}
+
+// targets returns the targets that the daemon knows, of a rule that there is or of all rules. Without
+// a daemon there are none.
+func (l *listFlags) targets(cmd *cobra.Command, rules ruleSet) (found []appliedTarget, err error) {
+	if len(l.paths) > 0 || l.rule != "" && rules[l.rule] != l.rule {
+		return nil, nil
+	}
+	err = l.ask(func(c *control.Client) error {
+		all, err := c.Targets(cmd.Context(), control.TargetQuery{
+			Rule: l.rule, Namespace: l.namespace,
 		})
+		for _, t := range all {
+			found = append(found, appliedTarget{Target: t})
+		}
+		return err
+	})
+	return found, err
+}
+
+// inCluster returns objects in the cluster as targets that the daemon does not know.
+func inCluster(found []applied.Object, rules ruleSet) (all []appliedTarget) {
+	for _, o := range found {
+		t := appliedTarget{Left: rules[o.Rule] == ""}
+		t.Rule, t.Resource, t.State = o.Rule, object.ResourceName(o.Resource), stateApplied
+		t.Namespace, t.Name, t.For = o.Namespace(), o.Name(), o.For()
+		if t.Left {
+			t.State = stateLeft
+		}
+		all = append(all, t)
 	}
-	if output == "json" {
-		return writeDocument(cmd.OutOrStdout(), output, all)
+	return all
+}
+
+// merged returns the daemon's targets, and behind those of the same rule the objects in the cluster
+// that are none of them. Objects of rules that are gone come last.
+func merged(found, more []appliedTarget, rules ruleSet) []appliedTarget {
+	type id struct{ rule, group, resource, namespace, name string }
+	idOf := func(t *appliedTarget, rule string) id {
+		parts := strings.Split(t.Resource, "/")
+		group := ""
+		if len(parts) == 3 {
+			group = parts[0]
+		}
+		return id{rule, group, parts[len(parts)-1], t.Namespace, t.Name}
 	}
-	if len(all) == 0 {
+	known := make(map[id]bool, len(found))
+	order := make(map[string]int) // of the rules, from 1
+	for i := range found {
+		t := &found[i]
+		if t.Part == "" {
+			known[idOf(t, t.Rule)] = true
+		}
+		if order[t.Rule] == 0 {
+			order[t.Rule] = len(order) + 1
+		}
+	}
+	for i := range more {
+		t := &more[i]
+		if t.Left || !known[idOf(t, rules[t.Rule])] {
+			found = append(found, *t)
+		}
+	}
+	place := func(t *appliedTarget) int {
+		if n := order[rules[t.Rule]]; n > 0 {
+			return n
+		}
+		return math.MaxInt
+	}
+	slices.SortStableFunc(found, func(a, b appliedTarget) int {
+		return cmp.Compare(place(&a), place(&b))
+	})
+	return found
+}
+
+// emptyText returns what the command says if its list is empty.
+func (l *listFlags) emptyText(rules ruleSet) string {
+	switch now := rules[l.rule]; {
+	case l.rule != "" && now == "":
+		names := slices.Sorted(maps.Keys(rules))
+		guess := ""
+		if near := nearest.Name(l.rule, names); near != "" {
+			guess = "; did you mean " + near + "?"
+		}
+		return fmt.Sprintf("there is no rule %.100s, and none of that name has left anything%s",
+			l.rule, guess)
+	case l.namespace != "" || l.state != "":
+		return "there is nothing of that kind"
+	case l.rule != "" && now != l.rule:
+		return fmt.Sprintf("the rule %s is called %s now, and nothing is left under its former name",
+			l.rule, now)
+	case l.rule != "":
+		return fmt.Sprintf("the rule %s has applied nothing", l.rule)
+	}
+	return "no rule with prune has applied anything"
+}
+
+func (l *listFlags) write(out io.Writer, found []appliedTarget, now time.Time) error {
+	if l.output == "json" {
+		if found == nil {
+			found = []appliedTarget{}
+		}
+		return writeDocument(out, l.output, found)
+	}
+	if len(found) == 0 {
 		return nil
 	}
-	t := newTable(cmd.OutOrStdout(), "RULE", "STATE", "RESOURCE", "NAMESPACE", "NAME")
-	for _, o := range all {
-		state := "applied"
-		if o.Left {
-			state = "left"
-		}
-		t.row(o.Rule, state, o.Resource, o.Namespace, o.Name)
+	t := newTableWithin(out, width(out),
+		"RULE", "STATE", "RESOURCE", "NAMESPACE", "NAME", "FOR", "NEXT", "LAST ERROR")
+	for i := range found {
+		one := &found[i].Target
+		t.row(one.Rule, one.State, resourceOf(one), one.Namespace, one.Name, one.For,
+			nextTry(one, now), whyNot(one))
 	}
 	return t.flush()
 }

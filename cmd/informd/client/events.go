@@ -75,7 +75,7 @@ func (e *eventsFlags) run(ctx context.Context, c *control.Client, out, notes io.
 		if found.Missed && after > 0 {
 			fmt.Fprintln(notes, "informd: some events are not shown: too many came at once")
 		}
-		started, after = found.Started, max(found.Last, 1)
+		started, after = found.Started, found.Last
 		if err := e.write(out, found.Items, &lines); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (l *eventLines) write(out io.Writer, e *control.Event, wide bool) error {
 			return err
 		}
 	}
-	what := happened(e.Handler, e.Outcome)
+	what := happened(e.Handler, e.Outcome) + eventTargets(e.Targets, wide, time.Now())
 	if wide {
 		what += " (" + e.ID + ")"
 	}

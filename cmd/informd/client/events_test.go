@@ -49,7 +49,7 @@ func TestRuleThatNeverActed(t *testing.T) {
 		{Name: "once", Handler: control.OwnActions, State: control.RuleActive, Matches: 3, Idle: 2, Acted: 1},
 	}
 	var b strings.Builder
-	if err := writeRules(&b, rules, shape{}, time.Now()); err != nil {
+	if err := writeRules(&b, rules, new(controlFlags), shape{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	_, notes, _ := strings.Cut(b.String(), "\nonce ")

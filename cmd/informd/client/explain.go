@@ -255,7 +255,7 @@ func (x *explainFlags) show(out io.Writer, answer explain.Explanation) error {
 	var b strings.Builder
 	b.WriteString(cli.Printable(answer.Answer) + "\n\n")
 	writeStages(&b, &answer)
-	writeHistory(&b, &answer)
+	writeHistory(&b, &answer, width(out))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -507,8 +507,9 @@ func deliveryText(now time.Time, d *explain.Delivery) string {
 	return strings.Join(parts, ", ")
 }
 
-// writeHistory writes what became of the last changes and deliveries.
-func writeHistory(b *strings.Builder, x *explain.Explanation) {
+// writeHistory writes what became of the last changes and deliveries, and of the targets of the rule's
+// actions. Tables that may be wide take at most most columns.
+func writeHistory(b *strings.Builder, x *explain.Explanation, most int) {
 	all := slices.Concat(x.Changes, x.Attempts)
 	slices.SortStableFunc(all, func(a, b explain.Happened) int { return a.Time.Compare(b.Time) })
 	if x.State != "" && len(all) > 0 {
@@ -523,6 +524,7 @@ func writeHistory(b *strings.Builder, x *explain.Explanation) {
 		}
 		_ = t.flush() // of a strings.Builder
 	}
+	writeTargetsOf(b, x, most)
 	if len(x.DeadLetters) > 0 {
 		b.WriteString("\nDEAD LETTERS\n")
 		t := newTable(b, "DIED", "ATTEMPTS", "ID", "REASON")

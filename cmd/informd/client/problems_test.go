@@ -162,7 +162,7 @@ func TestHealedLettersAreNotWrong(t *testing.T) {
 		t.Errorf("wrong is %q, want %q", wrong, want)
 	}
 	var b strings.Builder
-	if err := writeRules(&b, rules, shape{}, now); err != nil {
+	if err := writeRules(&b, rules, new(controlFlags), shape{}, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -203,7 +203,7 @@ func TestNextRounds(t *testing.T) {
 			"nightly: its schedule's next moment, for all members, is in 1h0m0s\nheld: waits for it\n",
 	} {
 		var b strings.Builder
-		if err := writeRules(&b, rules, shape{wide: wide}, now); err != nil {
+		if err := writeRules(&b, rules, new(controlFlags), shape{wide: wide}, now); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.SplitAfterN(b.String(), "\n", len(rules)+2)
@@ -252,7 +252,7 @@ func TestWhatIsOverIsNotWrong(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	var b strings.Builder
-	if err := writeRules(&b, rules, shape{}, now); err != nil {
+	if err := writeRules(&b, rules, new(controlFlags), shape{}, now); err != nil {
 		t.Fatal(err)
 	}
 	if want := "x: an expression failed 1 time, last 60s ago on shop/a: r; the object is gone since, or was mended\n"; !strings.HasSuffix(b.String(), want) {

@@ -50,7 +50,7 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 			}
 			out, now := cmd.OutOrStdout(), time.Now()
 			as := newShape(out, output)
-			if err := writeRules(out, status.Rules, as, now); err != nil {
+			if err := writeRules(out, status.Rules, flags, as, now); err != nil {
 				return err
 			}
 			return writeProblems(out,

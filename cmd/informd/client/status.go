@@ -91,7 +91,7 @@ func writeStatus(
 		write func(io.Writer) error
 	}{
 		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources, as, now) }},
-		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules, as, now) }},
+		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules, flags, as, now) }},
 		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, as, now) }},
 		{"METRICS", func(w io.Writer) error { return writeMetrics(w, s.Metrics, as) }},
 		{"STATE", func(w io.Writer) error { return writeStore(w, s.Store, now) }},
@@ -144,15 +144,17 @@ func writeSources(
 	return nil
 }
 
-// writeRules writes the rules as a table, and below it why rules are blocked or wait, what becomes a
-// member in time, and errors of long ago.
-func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time) error {
+// writeRules writes the rules as a table, and below it why rules are blocked or wait, which targets of
+// their actions do, what becomes a member in time, and errors of long ago.
+func writeRules(
+	w io.Writer, rules []control.RuleStatus, flags *controlFlags, as shape, now time.Time,
+) error {
 	if len(rules) == 0 {
 		return none(w, "no rules: informd delivers nothing")
 	}
 	header := []string{"NAME", "HANDLER", "MATCHES", "WAITING", "OLDEST", "DEAD", "ERRORS", "STATE"}
 	if as.wide {
-		header = append(header, "ACTED", "IDLE", "AWAY", "SHORTENED", "DROPPED")
+		header = append(header, "ACTED", "IDLE", "OWNS", "AWAY", "SHORTENED", "DROPPED")
 	}
 	t := newTableWithin(w, as.most, header...)
 	for _, r := range rules {
@@ -164,7 +166,11 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 			strconv.Itoa(r.Waiting), oldest, strconv.Itoa(r.Dead),
 			strconv.FormatUint(r.Errors, 10), r.State}
 		if as.wide {
-			cells = append(cells, strconv.FormatUint(r.Acted, 10), strconv.FormatUint(r.Idle, 10),
+			owns := ""
+			if r.Targets != nil {
+				owns = strconv.Itoa(r.Targets.Owned)
+			}
+			cells = append(cells, strconv.FormatUint(r.Acted, 10), strconv.FormatUint(r.Idle, 10), owns,
 				strconv.Itoa(r.Away), strconv.FormatUint(r.Shortened, 10),
 				strconv.FormatUint(r.Dropped, 10))
 		}
@@ -178,6 +184,9 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 			if err := note(w, r.Name, r.Reason, as); err != nil {
 				return err
 			}
+		}
+		if err := writeTargets(w, r, flags, as, now); err != nil {
+			return err
 		}
 		if r.Idle > 0 && r.Acted == 0 {
 			if err := note(w, r.Name, idle(r), as); err != nil {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,9 @@ type Backend interface {
 	// Events returns what has happened to changes and deliveries of a rule, or of all rules if its name
 	// is empty: the newest, or if after is not 0, the first ones after that number.
 	Events(rule string, after uint64) (Events, error)
+	// Targets returns the targets of a rule's own actions, or those of all rules if its name is empty:
+	// in order of the rules and of the objects of their sources.
+	Targets(rule string) (iter.Seq[explain.Target], error)
 	// Resync has a rule see all objects of its source as synced, and returns how many it selects.
 	// It may take minutes. The end of ctx leaves out the rest.
 	Resync(ctx context.Context, rule string) (int, error)
@@ -166,6 +170,8 @@ type PlannedRule struct {
 	Dropped int    `json:"dropped,omitempty"`  // deliveries that wait
 	Untold  bool   `json:"untold,omitempty"`   // it receives nothing of objects as they are
 	Leaves  bool   `json:"leaves,omitempty"`   // it is gone, and what it has applied stays
+	// Releases says that it no longer prunes, and what it has applied stays.
+	Releases bool `json:"releases,omitempty"`
 	// Does has what it would do by itself, and does not do yet: "deletes v1/pods", say.
 	Does []string `json:"does,omitempty"`
 	Text string   `json:"text"` // all of it in words
@@ -233,6 +239,9 @@ type RuleStatus struct {
 	// none to perform.
 	Acted uint64 `json:"acted"`
 	Idle  uint64 `json:"idle"`
+	// Targets has what came of the targets of the rule's own actions; nil if it has no such
+	// actions.
+	Targets *explain.Targets `json:"targets,omitempty"`
 	// Pending is how many objects wait to become members by for or due, and NextDue when the first
 	// of them does.
 	Pending int       `json:"pending"`
@@ -381,6 +390,9 @@ type Event struct {
 	Handler string    `json:"handler"`
 	Object  string    `json:"object"` // NAMESPACE/NAME, or NAME
 	explain.Outcome
+	// Targets has what came by now of the targets of the rule's own actions, if this is the last
+	// attempt of an event that waits for another one; otherwise it is nil.
+	Targets *explain.Targets `json:"targets,omitempty"`
 }
 
 // Resynced is the result of a resync.

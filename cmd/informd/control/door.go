@@ -22,14 +22,16 @@ const (
 )
 
 // door turns the daemon's own descendants away. Its methods are called by Accept, one call at a
-// time.
+// time, but for close, which may be called meanwhile.
 type door struct {
-	daemon int
-	log    *slog.Logger
-	places chan struct{} // one taken per process that is being turned away; capacity maxTurnedAway
-	inside sync.WaitGroup
-	logs   rate.Sometimes // one line a minute
-	silent int            // processes turned away since the last line
+	daemon   int
+	log      *slog.Logger
+	places   chan struct{} // one taken per process that is being turned away; capacity maxTurnedAway
+	inside   sync.WaitGroup
+	mu       sync.Mutex // guards isClosed; inside grows only under it
+	isClosed bool
+	logs     rate.Sometimes // one line a minute
+	silent   int            // processes turned away since the last line
 
 	refused peer.Refused
 }
@@ -56,16 +58,30 @@ func (d *door) admits(conn *net.UnixConn) bool {
 		why = "informd answers only processes that it can tell from its handlers: " + err.Error()
 	}
 	d.report(pid, err)
-	select {
-	case d.places <- struct{}{}:
-		d.inside.Go(func() {
-			turnAway(conn, why)
-			<-d.places
-		})
-	default:
+	if !d.beginTurningAway(conn, why) {
 		_ = conn.Close()
 	}
 	return false
+}
+
+// beginTurningAway answers a connection in the background, and closes it. It returns false if
+// there is no room for another one.
+func (d *door) beginTurningAway(conn *net.UnixConn, why string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed {
+		return false
+	}
+	select {
+	case d.places <- struct{}{}:
+	default:
+		return false
+	}
+	d.inside.Go(func() {
+		turnAway(conn, why)
+		<-d.places
+	})
+	return true
 }
 
 // examine returns the process that may not ask, or an error if it is not known whether it may. Of one
@@ -100,7 +116,12 @@ func (d *door) report(pid int, err error) {
 }
 
 // close waits for those that are being turned away, at most for turnAwayTime.
-func (d *door) close() { d.inside.Wait() }
+func (d *door) close() {
+	d.mu.Lock()
+	d.isClosed = true
+	d.mu.Unlock()
+	d.inside.Wait()
+}
 
 // turnAway reads the request first: closing a connection with unread data loses the answer.
 func turnAway(conn *net.UnixConn, why string) {

@@ -34,6 +34,11 @@ func TestEndlessAnswers(t *testing.T) {
 			_, err := c.Letters(ctx, "", "")
 			return err
 		}},
+		"targets": {"", `{"rule":"a"}` + "\n", func(ctx context.Context, c *Client) error {
+			c.most /= timesTargets
+			_, err := c.Targets(ctx, TargetQuery{})
+			return err
+		}},
 		"a letter": {`{"event":{"payload":"`, strings.Repeat("x", 1<<10), func(ctx context.Context, c *Client) error {
 			_, err := c.Letter(ctx, "a", false)
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -82,6 +83,7 @@ func flood(socket string) {
 type backend struct {
 	mu      sync.Mutex
 	letters []Letter
+	targets []explain.Target
 	objects Found
 	asked   []Query
 	paused  map[string]bool
@@ -301,4 +303,13 @@ func (b *backend) Reload(context.Context) (ReloadedAll, error) {
 
 func (b *backend) Plan(_ context.Context, files []File) (Planned, error) {
 	return Planned{Kept: len(files), Rules: []PlannedRule{{Name: "new", Change: "added", Text: "is new"}}}, nil
+}
+
+func (b *backend) Targets(rule string) (iter.Seq[explain.Target], error) {
+	if rule != "" && rule != "crashes" {
+		return nil, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Values(b.targets), nil
 }

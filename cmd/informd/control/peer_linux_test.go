@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,6 +158,34 @@ func TestFloodFromAHandler(t *testing.T) {
 			t.Errorf("command %d: %v", n, err)
 		}
 		t.Log(time.Since(began))
+	}
+}
+
+// The door is closed while a handler still connects.
+func TestCloseWhileTurningAway(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		d := newDoor(os.Getppid(), slog.New(slog.DiscardHandler)) // of which this process is a child
+		l, err := listen(filepath.Join(shortDir(t), "s"), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := net.Dial("unix", l.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var accepting sync.WaitGroup
+		accepting.Go(func() {
+			if _, err := l.Accept(); err == nil {
+				t.Error("it is let in")
+			}
+		})
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+		_ = client.Close()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		accepting.Wait()
 	}
 }
 

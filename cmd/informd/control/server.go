@@ -99,6 +99,7 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	a := answers{b}
 	handle("GET /v1/status", a.status)
 	handle("GET /v1/objects", a.objects)
+	handle("GET /v1/targets", a.targets)
 	handle("GET /v1/letters", a.letters)
 	handle("GET /v1/letter", a.letter)
 	handle("POST /v1/letters/retry", a.act(Backend.RetryLetter))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -104,7 +105,7 @@ func (b *backend) rules(rules []admin.RuleStatus) []control.RuleStatus {
 		one := control.RuleStatus{
 			Name: r.Name, Former: r.Former, Source: r.Source, Handler: r.Handler,
 			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
-			Matches: r.Matches, Acted: r.Acted, Idle: r.Idle, Errors: r.Errors,
+			Matches: r.Matches, Acted: r.Acted, Idle: r.Idle, Errors: r.Errors, Targets: r.Targets,
 			Dead: dead[r.Name], Healed: healed[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
@@ -386,10 +387,16 @@ func (b *backend) Events(rule string, after uint64) (control.Events, error) {
 		h := &happenings[i]
 		out.Items = append(out.Items, control.Event{
 			Time: h.At, Rule: h.Rule, Handler: h.Handler, Object: h.Key.String(),
-			Outcome: explain.OutcomeOf(h.Rule, &h.Entry),
+			Outcome: explain.OutcomeOf(h.Rule, &h.Entry), Targets: h.Targets,
 		})
 	}
 	return out, notFound(err)
+}
+
+// Targets implements control.Backend.
+func (b *backend) Targets(rule string) (iter.Seq[explain.Target], error) {
+	found, err := b.engine.Targets(rule)
+	return found, notFound(err)
 }
 
 // Resync implements control.Backend.

@@ -161,6 +161,9 @@ func (c *current) switchTo(
 	for _, name := range rules.Leaving {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Left))
 	}
+	for _, name := range released(before, compiled) {
+		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: %s", name, preview.Released))
+	}
 	eachUnserved(compiled, func(rule string, kind schema.GroupVersionKind) {
 		done.Notes = append(done.Notes, fmt.Sprintf("rule %s: the cluster does not serve the kind %s of "+
 			"%s, or does not answer; the rule's actions wait for it", rule, kind.Kind, kind.GroupVersion()))
@@ -170,6 +173,19 @@ func (c *current) switchTo(
 			rules.Dropped, cli.Plural(rules.Dropped, "event")))
 	}
 	return done, nil
+}
+
+// released returns the rules that owned what they applied in the plan before, and do so no more.
+func released(before, now *plan.Plan) (names []string) {
+	for _, r := range now.Rules {
+		owned := slices.ContainsFunc(before.Rules, func(old *plan.Rule) bool {
+			return old.Owns() && (old.Name == r.Name || old.Name == r.Former)
+		})
+		if owned && !r.Owns() {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // forget forgets the counts of rules and handlers that a plan had, and that are gone.
@@ -234,8 +250,8 @@ func (c *current) preview(ctx context.Context, files []control.File) (control.Pl
 	for _, r := range v.Rules {
 		out.Rules = append(out.Rules, control.PlannedRule{
 			Name: r.Name, Former: r.Former, Change: string(r.Change), In: r.In, Out: r.Out, Pending: r.Pending,
-			Lists: r.Lists, Dropped: r.Dropped, Untold: r.AppliesLater, Leaves: r.Leaves, Does: r.Does,
-			Text: r.String(),
+			Lists: r.Lists, Dropped: r.Dropped, Untold: r.AppliesLater, Leaves: r.Leaves,
+			Releases: r.Releases, Does: r.Does, Text: r.String(),
 		})
 	}
 	return out, nil

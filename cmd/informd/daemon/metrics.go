@@ -257,6 +257,8 @@ var (
 		"Events for which the rule performed actions of its own.", "rule")
 	ruleIdle = desc("informd_rule_idle_total",
 		"Events for which the rule had no action of its own to perform.", "rule")
+	ruleTargets = desc("informd_targets",
+		"Targets of the rule's own actions, by what came of them.", "rule", "state")
 	rulePaused = desc("informd_rule_paused", "1 while an operator has paused the rule.", "rule")
 	ruleSlowed = desc("informd_rule_slowed",
 		"1 while informd holds back the rule's events, because what it writes does not last.", "rule")
@@ -309,8 +311,8 @@ var (
 func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceHeard, sourceSkipped, indexErrors,
-		ruleMatches, ruleErrors, ruleOwn, ruleActed, ruleIdle, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
-		ruleShortened, ruleAway, ruleDropped, rulePaused, ruleSlowed, ruleLetters,
+		ruleMatches, ruleErrors, ruleOwn, ruleActed, ruleIdle, ruleTargets, ruleDepth, ruleDelayed,
+		ruleBytes, ruleAge, ruleShortened, ruleAway, ruleDropped, rulePaused, ruleSlowed, ruleLetters,
 		rulePending, ruleNextDue, ruleGathered, ruleNextEvent, ruleWindows, ruleNextRound,
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
 		handlerFailures, handlerReads, handlerRefused, handlerStray,
@@ -349,6 +351,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	if c.byRule {
 		c.collectRules(status, gauge, counter)
+	}
+	for at, n := range countTargets(status, c.byRule) {
+		gauge(ruleTargets, float64(n), at.rule, at.state)
 	}
 	for _, h := range status.Handlers {
 		gauge(handlerInFlight, float64(h.InFlight), h.Name)
@@ -399,6 +404,31 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(stateAside, float64(at.UnixMilli())/1000)
 		}
 	}
+}
+
+// targetsIn names the targets of a rule, or of all rules, that are in one state.
+type targetsIn struct{ rule, state string }
+
+// countTargets counts the targets of rules' own actions, by rule or for all rules together. The
+// counts of a state that is not loaded yet are missing.
+func countTargets(status admin.Status, byRule bool) map[targetsIn]int {
+	counts := make(map[targetsIn]int)
+	if status.IsLoading {
+		return counts
+	}
+	for _, r := range status.Rules {
+		if r.Targets == nil {
+			continue
+		}
+		for state, n := range r.Targets.States {
+			at := targetsIn{state: state}
+			if byRule {
+				at.rule = r.Name
+			}
+			counts[at] += n
+		}
+	}
+	return counts
 }
 
 // collectRules shows the figures of each rule.

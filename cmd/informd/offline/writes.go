@@ -63,14 +63,21 @@ func describeUndoing(p *plan.Plan) string {
 	return b.String()
 }
 
-// describeSharing returns a line for each apply that names one target for all objects of its source.
+// describeSharing returns a line for each apply that names the same targets for all objects of its
+// source.
 func describeSharing(p *plan.Plan) string {
 	var b strings.Builder
 	for _, r := range p.Rules {
 		for _, apply := range r.Shares() {
-			fmt.Fprintf(&b, "rule %s applies one object for all objects of source %s: nothing of them is in "+
-				"the name and\n  namespace of its %s.apply. Each of them overwrites what another one wrote, "+
-				"and when one\n  goes, prune deletes the object\n", r.Name, r.Source.Name, apply)
+			what := "Each of them overwrites what another\n  one applied"
+			switch {
+			case r.Owns():
+				what = "The first of them owns the target, and the changes of the\n  others become dead letters"
+			case r.Prune != nil: // a schedule
+				what += ", and deletes it when it goes"
+			}
+			fmt.Fprintf(&b, "rule %s applies the same target for all objects of source %s: nothing of them "+
+				"is in the name\n  and namespace of its %s.apply. %s\n", r.Name, r.Source.Name, apply, what)
 		}
 	}
 	return b.String()

@@ -72,6 +72,7 @@ func run(test *config.Test, p *plan.Plan) *result {
 	simulation, err := simulate.New(p, simulate.Options{
 		Start:  test.Start,
 		Answer: r.script.answer,
+		Acted:  r.script.acted,
 		Failed: r.failed,
 		Logger: slog.New(cli.NewTextLog(&log,
 			&slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: cli.Untimed})),
@@ -95,7 +96,11 @@ func run(test *config.Test, p *plan.Plan) *result {
 	}
 	if len(r.failures) == 0 {
 		for _, a := range r.script.waiting {
-			if a.left == a.Times {
+			switch {
+			case a.left < a.Times:
+			case a.Target != nil:
+				r.fail(a.at, "no action took this answer")
+			default:
 				r.fail(a.at, "no event took this answer")
 			}
 		}
@@ -269,10 +274,10 @@ func mergePatch(target, patch any) any {
 	return t
 }
 
-// script is what the handlers of a test answer.
+// script is what the handlers of a test answer, and what comes of actions.
 type script struct{ waiting []*scripted }
 
-// scripted is an answer with events left that it answers.
+// scripted is an answer with events, or actions, left that it answers.
 type scripted struct {
 	*config.TestAnswer
 	at   config.Text
@@ -285,15 +290,12 @@ func (s *script) add(step *config.Step) {
 
 // answer answers an event: with the first answer for it that is left, or by acknowledging it.
 func (s *script) answer(ev simulate.Event) simulate.Answer {
-	i := slices.IndexFunc(s.waiting, func(a *scripted) bool {
-		return a.left > 0 && (a.Rule == ev.Rule || a.Handler != "" && a.Handler == ev.Handler)
+	a := s.take(func(a *scripted) bool {
+		return a.Target == nil && (a.Rule == ev.Rule || a.Handler != "" && a.Handler == ev.Handler)
 	})
-	if i < 0 {
-		return simulate.Answer{}
-	}
-	a := s.waiting[i]
-	a.left--
 	switch {
+	case a == nil:
+		return simulate.Answer{}
 	case a.Reject:
 		return simulate.Answer{Reject: cmp.Or(a.Reason, "rejected by the test")}
 	case a.Retry:
@@ -306,6 +308,39 @@ func (s *script) answer(ev simulate.Event) simulate.Answer {
 		answer.Actions = append(answer.Actions, answered(action, ev.Event))
 	}
 	return answer
+}
+
+// take takes the first answer that is left for which fits returns true, or nil.
+func (s *script) take(fits func(*scripted) bool) *scripted {
+	for _, a := range s.waiting {
+		if a.left > 0 && fits(a) {
+			a.left--
+			return a
+		}
+	}
+	return nil
+}
+
+// acted says what comes of a rule's own action: what the first answer for its target says that is
+// left. Otherwise the action is performed.
+func (s *script) acted(ev simulate.Event, action handler.Action) simulate.Answer {
+	a := s.take(func(a *scripted) bool { return a.Rule == ev.Rule && isTarget(a.Target, action) })
+	switch {
+	case a == nil:
+		return simulate.Answer{}
+	case a.Reject:
+		return simulate.Answer{Reject: a.Reason}
+	}
+	return simulate.Answer{
+		Retry: cmp.Or(a.Reason, "failed by the test"), RetryAfter: a.RetryAfter,
+	}
+}
+
+// isTarget reports whether an action is about a target, which may be nil, in whatever version.
+func isTarget(t *config.TestTarget, a handler.Action) bool {
+	return t != nil && a.Verb != handler.ActionEvent &&
+		t.Resource.Group == a.Resource.Group && t.Resource.Resource == a.Resource.Resource &&
+		t.Subresource == a.Subresource && t.Namespace == a.Namespace && t.Name == a.Name
 }
 
 // answered returns an action of an answer to an event. What it leaves out is the event's object.

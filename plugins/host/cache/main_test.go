@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	syncTimeout = time.Second
+	syncTimeout = 4 * time.Second
 	goleak.VerifyTestMain(m)
 }
 

@@ -93,7 +93,7 @@ func TestErrors(t *testing.T) {
 		}
 		return err
 	}
-	hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	hurried, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	_, late := c.Get(hurried, &handlerpb.GetRequest{Source: "late"})
 	_, untried := nothing.Get(t.Context(), &handlerpb.GetRequest{Source: "pods"})
