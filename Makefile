@@ -107,7 +107,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 # detector does not look into what only computes and shares nothing: go-plugin makes a certificate for
 # each process. The time limit is for what hangs; a slow machine needs a third of it.
 TEST := GORACE=atexit_sleep_ms=0 go test -vet=off -timeout 45m
-RACED := $(addprefix ./engine/,. acting action dispatch measure queue source state state/disk state/log trail) \
+RACED := $(addprefix ./engine/,. acting action dispatch measure queue replica source state state/disk state/log trail) \
 	$(addprefix ./plugins/,host host/cache host/outbox host/output host/process host/remote host/session \
 	host/shim serve builtin/exec builtin/log builtin/webhook) ./cmd/informd/control ./cmd/informd/daemon
 RACE := -race $(foreach package,crypto/internal/fips140/... compress/flate regexp/...,-gcflags=$(package)=-race=false)
@@ -141,6 +141,7 @@ corpus: ## Check that real CustomResourceDefinitions and their samples give no f
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
 SOAK := $(SOAK)|TestRun$$|TestTimeOverKills|TestDifferential|TestHostileInput|TestCrashLeavesACut|TestSimulator|AgainstSimulator
 SOAK := $(SOAK)|TestCrashesOfTargets|TestManyTargets|TestKilledWhileATargetIsHandedOver|OwnersAfterALostState|OwnersOverRestarts|HandTargetsOver
+SOAK := $(SOAK)|TestReplicasUnderFaults
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed

@@ -27,6 +27,7 @@ import (
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/engine/trail"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // What runs for a part of the plan says it in these words.
@@ -69,11 +70,18 @@ type Options struct {
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the
 	// dispatcher's default, 30 seconds.
 	DrainTimeout time.Duration
+	// Abort, when it is closed, ends deliveries in flight at once when Run ends. nil never does.
+	Abort <-chan struct{}
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
 	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means timing.Turn. For
 	// tests.
 	catchUpTurn time.Duration
+	// Epoch goes with each event that is handed over. It is zero if this informd has no replicas.
+	Epoch handler.Epoch
+	// Verify returns nil if this informd still leads. Actions ask before they change the cluster: see
+	// acting.Options. nil means that it has no replicas.
+	Verify func(context.Context) error
 	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
 	// no request to the cluster.
 	Stepping *Stepping
@@ -152,7 +160,7 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 	act := acting.Options{
 		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery,
 		Logger: o.Logger, Clock: o.Clock, Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
-		Targets: table, State: live.Notes{Store: o.State, IsStepped: o.Stepping != nil},
+		Verify: o.Verify, Targets: table, State: live.Notes{Store: o.State, IsStepped: o.Stepping != nil},
 		ByID: e.present.ByID, Inherit: heirs.Add,
 	}
 	if o.Stepping != nil {
@@ -173,7 +181,7 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 		},
 		Dispatch: dispatch.Options{
 			Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Attempted: o.Delivered,
-			DrainTimeout: o.DrainTimeout, ActsDry: o.DryRun,
+			DrainTimeout: o.DrainTimeout, Abort: o.Abort, ActsDry: o.DryRun, Epoch: o.Epoch,
 		},
 		Letters: o.Stepping.letters(e.dead), Adapt: o.Stepping.keepAll, Failed: o.Stepping.failed,
 	}

@@ -253,4 +253,4 @@ type unwritten struct{ *state.Store }
 func (unwritten) Written(context.Context) error { return nil }
 
 // Await implements dispatch.Journal.
-func (unwritten) Await(uint64) {}
+func (unwritten) Await(context.Context, uint64) error { return nil }

@@ -50,7 +50,7 @@ type Acting struct {
 	policies map[string]*atomic.Pointer[action.Policy]
 }
 
-// Options say how to act. All but Observer and Virtual are set. The zero State keeps nothing.
+// Options say how to act. All but Observer, Verify and Virtual are set. The zero State keeps nothing.
 type Options struct {
 	Config    *rest.Config
 	HTTP      *http.Client
@@ -64,6 +64,10 @@ type Options struct {
 	Observer func(action.Done)
 	// DryRun logs what actions would change instead of performing them.
 	DryRun bool
+	// Verify returns nil if this informd still leads. It is called once for each answer, and for
+	// each attempt at a rule's own actions, before the first action. After an error none is
+	// performed. nil means that this informd has no replicas.
+	Verify func(context.Context) error
 	// Targets has what becomes of each target of rules' own actions, and State the cuts in which it
 	// changes.
 	Targets *targets.Table
@@ -308,9 +312,24 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		a.Executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })
 		return nil
 	}
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
 	err := a.Executor.Do(ctx, a.by(ev), ev, actions)
 	if errors.Is(err, action.ErrConflict) {
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
+	}
+	return err
+}
+
+// verify returns nil if this informd may change the cluster now. Otherwise the attempt ends.
+func (a *Acting) verify(ctx context.Context) error {
+	if a.options.Verify == nil {
+		return nil
+	}
+	err := a.options.Verify(ctx)
+	if err != nil {
+		err = cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", dispatch.ErrNotLeading, err))
 	}
 	return err
 }

@@ -36,10 +36,10 @@ type failures struct {
 	atStep  string                      // the label of the step of the first
 	waiting []one                       // those that have failed in this round and are tried again
 
-	troubles  action.Troubles
-	trouble   error // the first that says that the API server is in trouble; it ends the wave
-	isStopped bool  // a request was given up because the wave is to stop
-	refused   error // why a piece may not be performed; it may quote an object
+	troubles action.Troubles
+	trouble  error // the first that says that the API server is in trouble; it ends the wave
+	stopped  error // why a request was given up, if the wave is to stop
+	refused  error // why a piece may not be performed; it may quote an object
 }
 
 // reason is why targets have failed.

@@ -57,6 +57,8 @@ type wave struct {
 	prune prune
 	guard guard
 
+	isVerified bool // this informd led when the first request was about to be made
+
 	isBegun bool   // a step has
 	label   string // of the step
 	number  int    // of the last action, from 1
@@ -193,7 +195,9 @@ func (w *wave) run(ctx context.Context) error {
 		w.options.Inherit(heirs)
 	})
 	if isNew {
-		w.options.State.Await()
+		if err := w.await(ctx); err != nil {
+			return err
+		}
 	}
 	w.seq = w.begin(ctx, w.by, w.Event, func() bool { return w.halt(ctx) != nil })
 	err = w.Acts.Walk(func(p delivery.Piece) error { return w.perform(ctx, p) })
@@ -250,7 +254,15 @@ func (w *wave) ask(ctx context.Context, p delivery.Piece) error {
 	case isOver:
 		return dispatch.ErrStopped
 	case isNew:
-		w.options.State.Await()
+		return w.await(ctx)
+	}
+	return nil
+}
+
+// await returns nil once what was recorded may be acted upon. An error ends the wave.
+func (w *wave) await(ctx context.Context) error {
+	if err := w.options.State.Await(ctx); err != nil {
+		return fmt.Errorf("%w: %w", dispatch.ErrUnwritten, err)
 	}
 	return nil
 }
@@ -462,6 +474,14 @@ func (w *wave) try(ctx context.Context, o one) error {
 	case targets.Skip:
 		w.hasSkipped = true
 	case targets.Try:
+		if !w.isVerified {
+			if err := w.verify(ctx); err != nil {
+				<-w.room
+				w.giveUp(attempt, err)
+				return err
+			}
+			w.isVerified = true
+		}
 		w.group.Go(func() {
 			defer func() { <-w.room }()
 			w.send(ctx, o, attempt)
@@ -515,8 +535,8 @@ func (w *wave) judge(o one) (targets.Attempt, targets.Verdict) {
 func (w *wave) inTrouble() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failed.isStopped {
-		return dispatch.ErrStopped
+	if w.failed.stopped != nil {
+		return w.failed.stopped
 	}
 	return w.failed.trouble
 }
@@ -527,7 +547,10 @@ func (o one) name() string { return action.Name(o.label, o.Action) }
 // send makes a request, and settles it.
 func (w *wave) send(ctx context.Context, o one, attempt targets.Attempt) {
 	if attempt.Claim.Former != (targets.Asker{}) {
-		w.options.State.Await() // that the target has changed hands
+		if err := w.await(ctx); err != nil { // that the target has changed hands
+			w.giveUp(attempt, err)
+			return
+		}
 	}
 	ended, err := w.request(ctx, o, attempt.Claim)
 	if attempt.Claim.State == targets.Dropped && action.IsNotServed(err) {
@@ -536,10 +559,7 @@ func (w *wave) send(ctx context.Context, o one, attempt targets.Attempt) {
 		ended, err = action.Ended{Why: action.CauseNotServed}, nil
 	}
 	if errors.Is(err, action.ErrStopped) {
-		w.settle(attempt, targets.Outcome{State: targets.Asked})
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.failed.isStopped = true
+		w.giveUp(attempt, dispatch.ErrStopped)
 		return
 	}
 	outcome := targets.Outcome{State: targets.Done, Cause: string(ended.Why)}
@@ -580,6 +600,14 @@ func (w *wave) send(ctx context.Context, o one, attempt targets.Attempt) {
 	if isTrouble && w.failed.trouble == nil {
 		w.failed.trouble = err
 	}
+}
+
+// giveUp ends an attempt that has made no request, and with it the wave.
+func (w *wave) giveUp(attempt targets.Attempt, why error) {
+	w.settle(attempt, targets.Outcome{State: targets.Asked})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed.stopped = cmp.Or(w.failed.stopped, why)
 }
 
 // request makes a request for a target with a claim. A panic is an error.

@@ -427,10 +427,10 @@ func (c *cuts) count() int {
 	return len(c.rows.all)
 }
 
-func (c *cuts) Begin()                        { c.before = c.count() }
-func (c *cuts) End()                          { c.most = max(c.most, c.before-c.count()) }
-func (c *cuts) Written(context.Context) error { return nil }
-func (c *cuts) Await(uint64)                  {}
+func (c *cuts) Begin()                              { c.before = c.count() }
+func (c *cuts) End()                                { c.most = max(c.most, c.before-c.count()) }
+func (c *cuts) Written(context.Context) error       { return nil }
+func (c *cuts) Await(context.Context, uint64) error { return nil }
 
 // However many targets a delivery has, the cut that ends it is short.
 func TestEndOfManyTargets(t *testing.T) {

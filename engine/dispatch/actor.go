@@ -20,12 +20,12 @@ type Actor interface {
 	// Do performs the actions of a handler's answer in order, up to the first that fails. A repeat
 	// has the same event with a higher attempt number, and the same actions, also after a restart.
 	// The dispatcher treats an error like a handler's. If it wraps ErrStale, the dispatcher asks the
-	// handler again.
+	// handler again. See also [ErrNotLeading].
 	Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error
 	// Perform performs a rule's own actions, and returns what became of them: Acted, Unchanged or
 	// Vanished, or 0 if it does not know. Those that an earlier attempt at the same event has
 	// performed may be left out. The dispatcher treats an error as it does one of Do. See also
-	// [Later] and [ErrStopped].
+	// [Later], [ErrStopped] and [ErrNotLeading].
 	Perform(ctx context.Context, own Performance) (trail.Verdict, error)
 	// Delay returns how long an event waits before its first attempt. The lane merges changes of
 	// its object that come meanwhile.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,7 +110,10 @@ func (f *flight) actOwn(ctx, run context.Context, acts *delivery.Acts) (err erro
 // perform performs the rule's own actions, and notes what they have changed.
 func (f *flight) perform(ctx, run context.Context, acts *delivery.Acts) error {
 	lane := f.lane
-	stop := func() bool { return run.Err() != nil || lane.Paused() || lane.newest() != lane }
+	stop := func() bool {
+		return run.Err() != nil || lane.Paused() || lane.newest() != lane ||
+			lane.dispatcher.isHalted.Load()
+	}
 	clock := lane.dispatcher.opts.Clock
 	since := clock.Now()
 	did, err := lane.opts.Actor.Perform(ctx, Performance{
@@ -129,15 +133,24 @@ func (f *flight) perform(ctx, run context.Context, acts *delivery.Acts) error {
 }
 
 // record records the answer of f, and returns when it is on disk. A store in trouble does not stop
-// the actions: record logs the trouble, and after a crash the dispatcher asks the handler again.
-// The only error is that of ctx.
+// the actions, unless the Journal is strict: record logs the trouble, and after a crash the
+// dispatcher asks the handler again. The error is that of ctx, or ErrUnwritten.
 func (d *Dispatcher) record(ctx context.Context, f *flight) error {
+	if d.isHalted.Load() {
+		return ErrUnwritten
+	}
 	if f.item.Value.Answer.Text == nil {
 		return nil
 	}
-	within(d.opts.Journal, func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
-	if err := d.opts.Journal.Written(ctx); err != nil && ctx.Err() == nil {
-		f.lane.reports.reportUnrecorded(err)
+	var cut uint64
+	within(d.opts.Journal, func() { cut = f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
+	err := d.opts.Journal.Written(ctx)
+	switch {
+	case ctx.Err() != nil || err == nil:
+		return ctx.Err()
+	case !d.await(ctx, cut):
+		return cmp.Or(ctx.Err(), ErrUnwritten)
 	}
-	return ctx.Err()
+	f.lane.reports.reportUnrecorded(err)
+	return nil
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,12 +15,13 @@ func TestWrittenBeforeDelivered(t *testing.T) {
 		var h recorder
 		release := make(chan struct{})
 		var asked atomic.Int64
-		s.awaits = func(cut uint64) {
+		s.awaits = func(_ context.Context, cut uint64) error {
 			if cut == 0 {
 				t.Error("an event without a record")
 			}
 			asked.Add(1)
 			<-release
+			return nil
 		}
 		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s})
 		l := d.Lane("r", pods, LaneOptions{Store: s})

@@ -32,7 +32,7 @@ type idleStore struct{ sync.RWMutex }
 func (s *idleStore) Begin()                             { s.RLock() }
 func (s *idleStore) End()                               { s.RUnlock() }
 func (*idleStore) Written(context.Context) error        { return nil }
-func (*idleStore) Await(uint64)                         {}
+func (*idleStore) Await(context.Context, uint64) error  { return nil }
 func (*idleStore) Put(uint64, delta.Key, record) uint64 { return 0 }
 func (*idleStore) Delete(uint64, delta.Key)             {}
 func (*idleStore) Room(int64) bool                      { return false }

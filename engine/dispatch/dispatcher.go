@@ -3,6 +3,7 @@ package dispatch
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -37,6 +38,10 @@ type Dispatcher struct {
 	resting  []*rest // the longest first; not counted in inFlight
 	suspects suspects
 	probes   probes
+
+	// isHalted says that the Journal's Await has failed, or that this informd may not lead any more: d
+	// takes nothing more.
+	isHalted atomic.Bool
 
 	hungry hungry
 	// crowded holds lanes to report on. A lane that finds it full is not reported.

@@ -152,3 +152,42 @@ func TestPayloadOfChangeMergedTwice(t *testing.T) {
 		equal(t, "payload of the letter", string(all[0].Payload), `"synced"`)
 	})
 }
+
+// Each event says who leads, also a repeat. The items of a group do not.
+func TestEpochOfAnEvent(t *testing.T) {
+	for why, o := range map[string]LaneOptions{
+		"an event": {},
+		"a group":  {Gathering: &Gathering{By: "all", Of: allInOne, Wait: time.Second}},
+	} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+					if ev.Attempt == 1 {
+						return errors.New("busy")
+					}
+					return nil
+				}}
+				epoch := handler.Epoch{Cluster: "c", Generation: 1, Term: 7}
+				d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{Epoch: epoch})
+				l := d.Lane("r", pods, o)
+				start(t, d)
+				m := added("web", "u", 1)
+				if o.Gathering != nil {
+					m.Group = allInOne(m.Delta)
+				}
+				l.Offer(m)
+				pass(time.Hour)
+				if len(h.events) != 2 {
+					t.Fatalf("%d events", len(h.events))
+				}
+				for _, ev := range h.events {
+					equal(t, "epoch", ev.Epoch, epoch)
+					for _, item := range ev.Items {
+						equal(t, "epoch of an item", item.Epoch, handler.Epoch{})
+					}
+					equal(t, "is a group", len(ev.Items) > 0, o.Gathering != nil)
+				}
+			})
+		})
+	}
+}

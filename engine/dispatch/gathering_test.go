@@ -112,7 +112,7 @@ func (b bothShelves) Written(ctx context.Context) error {
 	return errors.Join(b[0].Written(ctx), b[1].Written(ctx))
 }
 
-func (b bothShelves) Await(cut uint64) { b[0].Await(cut) }
+func (b bothShelves) Await(ctx context.Context, cut uint64) error { return b[0].Await(ctx, cut) }
 
 // gathered returns what RestoreGathered gets.
 func (s *shelf) gathered() (all []Gathered) {

@@ -18,10 +18,12 @@ type Journal interface {
 	// error says why that failed, or did not happen within a few seconds. Written is not called
 	// between Begin and End.
 	Written(ctx context.Context) error
-	// Await returns when the records of a cut would survive the end of the program, though perhaps
-	// not a loss of power. It gives up after a tenth of a second. The dispatcher calls it before it
-	// hands an event over, so that no handler receives an event that may be forgotten.
-	Await(cut uint64)
+	// Await returns nil when the records of a cut would survive the end of the program, though
+	// perhaps not a loss of power. The dispatcher calls it before it hands an event over, so that no
+	// handler receives an event that may be forgotten. A Journal may give up soon and return nil all
+	// the same. If it is strict, it waits until ctx ends or nothing more can be recorded, and returns
+	// an error. The dispatcher then delivers nothing more.
+	Await(ctx context.Context, cut uint64) error
 }
 
 // within makes one change of a journal. A panic, which the dispatcher may contain, ends the change
@@ -34,10 +36,10 @@ func within(j Journal, change func()) {
 
 type noJournal struct{}
 
-func (noJournal) Begin()                        {}
-func (noJournal) End()                          {}
-func (noJournal) Written(context.Context) error { return nil }
-func (noJournal) Await(uint64)                  {}
+func (noJournal) Begin()                              {}
+func (noJournal) End()                                {}
+func (noJournal) Written(context.Context) error       { return nil }
+func (noJournal) Await(context.Context, uint64) error { return nil }
 
 // ErrNotYet is wrapped by errors of the Load of LaneOptions.Store when nothing is wrong and the
 // lane should soon ask again.

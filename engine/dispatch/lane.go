@@ -242,7 +242,11 @@ func (l *Lane) isConfidential() bool {
 }
 
 // event returns the event of a delivery as the handler sees it.
-func (l *Lane) event(i *item) handler.Event { return l.naming.event(i, l.traits.isGroup(&i.Value)) }
+func (l *Lane) event(i *item) handler.Event {
+	ev := l.naming.event(i, l.traits.isGroup(&i.Value))
+	ev.Epoch = l.dispatcher.opts.Epoch // not that of its items
+	return ev
+}
 
 // ending is called before a delivery of l is done, outside of the Journal's Begin and End.
 func ending(l *Lane, key delta.Key) {

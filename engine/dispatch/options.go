@@ -62,8 +62,13 @@ type Options struct {
 	// DrainTimeout is how long deliveries in flight may take when Run ends, before it cancels them.
 	// 0 means 30 seconds.
 	DrainTimeout time.Duration
+	// Abort, when it is closed, cancels the deliveries in flight once Run ends, whatever
+	// DrainTimeout says. nil never does.
+	Abort <-chan struct{}
 	// Journal makes the records of one change a unit. nil means that nothing is recorded.
 	Journal Journal
+	// Epoch goes with each event. The zero Epoch is that of an informd without replicas.
+	Epoch handler.Epoch
 	// Clock tells the time. nil means the real time.
 	Clock clock.PassiveClock
 	// AfterFunc calls a function once Clock has advanced by a time. It must not call it at once.

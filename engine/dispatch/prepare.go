@@ -42,7 +42,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	if p.Delta.Object != nil {
 		isAnother = d.adopt(f, p, renews)
 	}
-	if p.Count != nil && !d.count(f, p.Count) {
+	if p.Count != nil && !d.count(ctx, f, p.Count) {
 		return true
 	}
 	if err != nil {
@@ -60,10 +60,10 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// count counts the event of f, which has just been decided, and ends f unless the event goes on. A
-// restart finds the event either counted and decided, or neither. If it goes on and still cannot be
+// count counts the event of f, which has just been decided, and ends f unless the event goes on. It
+// puts f back if the count is not written. A restart finds the event either counted and decided, or neither. If it goes on and still cannot be
 // delivered, it is a dead letter next; after a crash before that, counting it again gives the same.
-func (d *Dispatcher) count(f *flight, m *count.Hit) (goesOn bool) {
+func (d *Dispatcher) count(ctx context.Context, f *flight, m *count.Hit) (goesOn bool) {
 	var cut uint64
 	within(d.opts.Journal, func() {
 		q, key, v := f.lane.queue, f.item.Key, f.item.Value
@@ -80,7 +80,11 @@ func (d *Dispatcher) count(f *flight, m *count.Hit) (goesOn bool) {
 		d.land(f.job)
 		return false
 	}
-	d.opts.Journal.Await(cut)
+	if !d.await(ctx, cut) {
+		f.item.Value.Attempts-- // it has not been handed out
+		d.postpone(f, 0)
+		return false
+	}
 	return true
 }
 
@@ -115,7 +119,7 @@ func (d *Dispatcher) prepareItems(ctx context.Context, f *flight) (ended bool) {
 	if len(made) == len(all) && !slices.ContainsFunc(made, isNew) {
 		return false
 	}
-	return d.regroup(f, made, failed)
+	return d.regroup(ctx, f, made, failed)
 }
 
 // preparedItem is an item of a group after its preparation. isNew says that it needed any.
@@ -126,8 +130,10 @@ type preparedItem struct {
 }
 
 // regroup makes f the event of those of its items that could be made. It counts those that have
-// just been decided. It ends the attempt if nothing is left.
-func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool) {
+// just been decided. It ends the attempt if nothing is left, or if that is not written.
+func (d *Dispatcher) regroup(
+	ctx context.Context, f *flight, made, failed []preparedItem,
+) (ended bool) {
 	v, q := &f.item.Value, f.lane.queue
 	isOver := func(i preparedItem) bool { return !f.lane.count(i.Delta, i.count) }
 	var cut uint64
@@ -163,7 +169,11 @@ func (d *Dispatcher) regroup(f *flight, made, failed []preparedItem) (ended bool
 		d.land(f.job)
 		return true
 	}
-	d.opts.Journal.Await(cut)
+	if !d.await(ctx, cut) {
+		f.item.Value.Attempts-- // it has not been handed out
+		d.postpone(f, 0)
+		return true
+	}
 	f.event = f.lane.event(&f.item)
 	return false
 }

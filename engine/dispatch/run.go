@@ -9,8 +9,10 @@ import (
 const gateRetry = time.Second
 
 // Run delivers until ctx ends. Then it takes nothing more and waits for the deliveries in flight.
-// After Options.DrainTimeout it cancels their contexts as well. What waits stays in the lanes. When
-// Run returns, always with nil, every goroutine that it started has ended. It is called once.
+// Once the Journal's Await has failed, Run takes nothing more, and waits until ctx ends. After
+// Options.DrainTimeout, or at Options.Abort, it cancels their contexts as well. What waits stays in
+// the lanes. When Run returns, always with nil, every goroutine that it started has ended. It is
+// called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -21,7 +23,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if !ok {
 			break
 		}
-		d.opts.Journal.Await(j.item.Cut)
+		if !d.await(ctx, j.item.Cut) {
+			d.postpone(&flight{job: j}, 0)
+			continue
+		}
 		d.launch(inFlight, ctx, j)
 	}
 	drained := make(chan struct{})
@@ -31,18 +36,20 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}()
 	select {
 	case <-drained:
+	case <-d.opts.Abort:
+		cancel()
 	case <-time.After(d.opts.DrainTimeout):
 		d.log.Warn("deliveries did not end in time: cancelling them", "deliveries", d.InFlight())
 		cancel()
-		<-drained
 	}
+	<-drained
 	return nil
 }
 
 // next waits until the handler is ready and there is a job for it, and takes that. If ok is false,
 // ctx has ended.
 func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
-	for d.gate(ctx) {
+	for !d.isHalted.Load() && d.gate(ctx) {
 		if hasRoom, isProbe := d.room(); hasRoom {
 			if d.resume(maxRest) {
 				continue
@@ -60,6 +67,7 @@ func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 		case <-ctx.Done():
 		}
 	}
+	<-ctx.Done()
 	return job{}, false
 }
 
@@ -93,7 +101,7 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 // the handler takes at once. ok is false if there was nothing to deliver. Then due says when the
 // Dispatcher may load deliveries again that only a store holds; zero if there are none.
 func (d *Dispatcher) Step(ctx context.Context) (due time.Time, ok bool) {
-	for {
+	for !d.isHalted.Load() {
 		now := d.opts.Clock.Now()
 		lane, wait := d.hungry.next(now)
 		if lane != nil {
@@ -101,13 +109,17 @@ func (d *Dispatcher) Step(ctx context.Context) (due time.Time, ok bool) {
 			continue
 		}
 		if j, ok := d.take(false); ok {
-			d.opts.Journal.Await(j.item.Cut)
+			if !d.await(ctx, j.item.Cut) {
+				d.postpone(&flight{job: j}, 0)
+				break
+			}
 			d.launch(ctx, ctx, j)
 			return time.Time{}, true
 		}
 		if wait > 0 {
 			return now.Add(wait), false
 		}
-		return time.Time{}, false
+		break
 	}
+	return time.Time{}, false
 }

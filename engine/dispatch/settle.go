@@ -11,6 +11,9 @@ import (
 
 // settle ends the attempt f, which the handler answered with err.
 func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
+	if errors.Is(err, ErrUnwritten) || errors.Is(err, ErrNotLeading) {
+		d.halt(run, err)
+	}
 	o := d.outcome(f, err, run.Err() != nil)
 	d.commit(f, &o)
 	d.report(f, &o)

@@ -35,7 +35,7 @@ type shelf struct {
 	writes    bool          // it writes everything before each read
 	slow      time.Duration // time that a load takes
 	loads     int
-	awaits    func(cut uint64)
+	awaits    func(ctx context.Context, cut uint64) error
 
 	at, writtenAt int // how far a watch has come, and how much of that is written
 }
@@ -99,13 +99,14 @@ func (s *shelf) Written(context.Context) error {
 }
 
 // Await calls the test's hook, if it has one.
-func (s *shelf) Await(cut uint64) {
+func (s *shelf) Await(ctx context.Context, cut uint64) error {
 	if s.isRecording() {
 		s.t.Error("Await is called within a change")
 	}
-	if s.awaits != nil {
-		s.awaits(cut)
+	if s.awaits == nil {
+		return nil
 	}
+	return s.awaits(ctx, cut)
 }
 
 // change adds or deletes a record, within Begin and End.

@@ -38,11 +38,13 @@ func (n Notes) Pace() {
 	}
 }
 
-// Await returns when the operating system has what was recorded so far. See [state.Store.Await].
-func (n Notes) Await() {
-	if n.Store != nil && !n.IsStepped {
-		n.Store.AwaitAll()
+// Await returns nil when what was recorded so far may be acted upon. After an error nothing may be.
+// See [state.Store.Await].
+func (n Notes) Await(ctx context.Context) error {
+	if n.Store == nil || n.IsStepped {
+		return nil
 	}
+	return n.Store.AwaitAll(ctx)
 }
 
 // Put implements orphans.Notes.

@@ -4,6 +4,7 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -71,7 +72,9 @@ func (s *Store) rotate(d *database, atOnce bool) error {
 // full one changes again, and keeps the full one until its turn comes. Most deliveries and states
 // of busy objects thus never reach the store. If the store is to have the full one at once, it
 // moves that, too. It takes as long as the disk takes. After an error it may be called again.
-func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
+//
+// moved is called with each log that the store has got.
+func (d *database) checkpoint(full *fullLog, moved func(*fullLog)) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = damage(what)
@@ -85,13 +88,13 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 		full.content = content
 	}
 	if kept := d.full.kept; kept != nil && kept != full {
-		if err := s.moveLog(d, kept, full.content); err != nil {
+		if err := d.moveLog(kept, full.content, moved); err != nil {
 			return err
 		}
 	}
 	d.full.kept = full
 	if full.atOnce {
-		if err := s.moveLog(d, full, nil); err != nil {
+		if err := d.moveLog(full, nil, moved); err != nil {
 			return err
 		}
 	}
@@ -101,7 +104,7 @@ func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 
 // moveLog moves a log into the store and removes it. later is what the next log holds: the store
 // then depends on it. It is nil if the next log does not count.
-func (s *Store) moveLog(d *database, full *fullLog, later *log.Contents) error {
+func (d *database) moveLog(full *fullLog, later *log.Contents, moved func(*fullLog)) error {
 	done := records.Progress{Next: full.number + 1}
 	if later != nil {
 		done.Begun = later.Length()
@@ -115,13 +118,18 @@ func (s *Store) moveLog(d *database, full *fullLog, later *log.Contents) error {
 	if err := d.log.Remove(full.number); err != nil {
 		return err
 	}
+	moved(full)
+	return nil
+}
+
+// got notes that the store has got a log.
+func (s *Store) got(full *fullLog) {
 	s.mu.Lock()
 	s.dropping = slices.DeleteFunc(s.dropping, func(o dropping) bool {
 		return o.log <= full.number
 	})
 	s.mu.Unlock()
 	s.stored.reach(full.upTo)
-	return nil
 }
 
 // move writes the contents of a log to the store, without the keys that later changes. begun is the
@@ -194,7 +202,7 @@ func (m *mover) delete(key []byte) {
 
 func (m *mover) mayCommit() {
 	size := m.batch.Len() + perEntry*int(m.batch.Count())
-	if m.err == nil && !m.whole && size > m.db.maxBatch {
+	if m.err == nil && !m.whole && size > m.db.limits.batch {
 		m.err = m.batch.Commit(pebble.NoSync)
 		m.batch.Reset()
 	}
@@ -214,10 +222,17 @@ func (d *database) recover(files vfs.FS) error {
 		}
 	}
 	left, err := log.Recover(logFiles{files}, d.dir, at.Next)
-	d.reportLost(left)
+	if d.shared == nil { // otherwise a former leader may have begun a cut, or other members have the rest
+		d.reportLost(left)
+	}
 	defer left.Close()
 	if err != nil {
 		return logError(err)
+	}
+	if d.shared != nil {
+		if err := isComplete(left, at.Next, d.shared.Whole()); err != nil {
+			return err
+		}
 	}
 	if at.Begun > 0 && (len(left.Contents) == 0 || left.Contents[0].Length() < at.Begun) {
 		return damage("the end of a log is missing")
@@ -252,8 +267,45 @@ func (d *database) recover(files vfs.FS) error {
 			return err
 		}
 	}
+	if d.shared != nil {
+		return d.takeLog(next)
+	}
 	d.log, err = log.Start(logFiles{files}, d.dir, next, left.Numbers)
 	return err
+}
+
+// isComplete returns an error if what was read of a log that processes share does not reach the end
+// of its whole cuts, beginning at the file with the number next.
+func isComplete(left *log.Left, next uint64, whole log.Position) error {
+	if whole.File < next {
+		return nil // the store has all of it
+	}
+	if n := len(left.Contents); n > 0 {
+		last := left.Contents[n-1]
+		if (log.Position{File: last.Number(), Offset: last.Length()}) == whole {
+			return nil
+		}
+	}
+	return damage("a log cannot be read to its end")
+}
+
+// takeLog begins the next file of the log that several processes share. The store has the content
+// of all files before that one.
+func (d *database) takeLog(next uint64) error {
+	d.log = d.shared
+	last, err := d.log.Roll()
+	if err != nil {
+		return err
+	}
+	if last.File+1 != next {
+		return damage(fmt.Sprintf("the log goes on with file %d instead of %d", last.File+1, next))
+	}
+	for _, n := range d.log.Full() {
+		if err := d.log.Remove(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reportLost logs what an earlier process left in logs and cannot be read, and the log that is

@@ -49,7 +49,8 @@
 // Callers do not wait for the disk, except to read, in [Store.Written], and in [Store.Await] for a
 // tenth of a second at most. The operating system may block a write while its disk hangs or its
 // memory is full. The first Await then waits that long, and later ones return at once until a write
-// has succeeded. So events go on, although a crash would repeat them.
+// has succeeded. So events go on, although a crash would repeat them. A store with [Options].Strict
+// does not give up: Await returns nil only once the log has the cut.
 //
 // A disk that is full, read-only, failing or slow delays writes. [Status].Trouble says so, and
 // informd logs one line when the trouble begins and one when it ends. Everything is written once
@@ -70,6 +71,12 @@
 //
 // One process at a time uses a directory: see [LockedError]. The directory has mode 0700, its files
 // 0600.
+//
+// # Replicas
+//
+// Several processes can have one state: see [Replica]. They agree on each frame of the log before
+// any of them writes it, so their logs are the same. The process that leads has a Store, which is
+// strict: Await returns nil only once more than half of the processes have the cut on disk.
 //
 // # Rooms
 //

@@ -139,7 +139,7 @@ func (d *database) append(c cut) (bytes int64, err error) {
 	w, began := &d.writer, d.log.End()
 	w.db, w.logID = d, d.log.ID()
 	w.frame.Reset(began)
-	w.frame.SpillAt(d.maxPart, w.spill)
+	w.frame.SpillAt(d.limits.part, w.spill)
 	w.write(c)
 	if err := w.frame.Err(); err != nil {
 		return 0, err
@@ -157,7 +157,7 @@ func (d *database) append(c cut) (bytes int64, err error) {
 // spill writes the part of a cut that is ready as one of several frames. Before the first one, it
 // records in the store that its logs may have such cuts.
 func (w *writer) spill() error {
-	if !w.db.isParted {
+	if !w.db.isParted && w.db.shared == nil { // every informd with replicas reads such cuts
 		if err := w.db.setFormat(records.PartedFormat); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,8 +16,9 @@ const complainEvery = time.Minute
 
 // health knows whether the store can write, and logs when that changes.
 type health struct {
-	logger *slog.Logger
-	dir    string
+	logger   *slog.Logger
+	dir      string
+	isStrict bool // deliveries wait for the log: see Options
 
 	mu        sync.Mutex // guards the fields below; a leaf
 	trouble   string
@@ -45,8 +47,12 @@ func (h *health) become(trouble string, lasts bool, now time.Time) {
 		h.logger.Info("the state is durable again",
 			"dir", h.dir, "after", now.Sub(since).Round(time.Second))
 	case trouble != "" && mayLog:
+		deliveries := "deliveries continue"
+		if h.isStrict {
+			deliveries = "deliveries wait"
+		}
 		h.logger.Error("the state is NOT durable: "+
-			"a crash would lose what is recorded meanwhile; deliveries continue",
+			"a crash would lose what is recorded meanwhile; "+deliveries,
 			"dir", h.dir, "reason", trouble, "since", since)
 	}
 }
@@ -185,6 +191,11 @@ func (s *Store) diskTrouble(d *database, now time.Time) string {
 // to be recorded again.
 func (s *Store) stopWriting(err error) {
 	s.broken.Store(true)
+	defer s.end()
+	if errors.Is(err, ErrDeposed) { // another process goes on, and says so
+		_, _, _ = s.health.set(err.Error(), true, s.opts.Clock.Now())
+		return
+	}
 	s.health.remains("informd writes nothing more: "+err.Error()+
 		"; the next start goes on from what is on disk", s.opts.Clock.Now())
 }
@@ -196,6 +207,10 @@ func (s *Store) breakDown(d *database, err error) {
 	// Before the mark, because the disk may hang.
 	s.health.remains(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 	if !s.broken.Swap(true) {
+		if s.opts.broken != nil {
+			s.opts.broken(err)
+		}
+		s.end()
 		risk.Begin(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), risk.Damaged)
 		d.fs.End()
 	}

@@ -49,7 +49,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		for n := 0; n < 400 || n < 20_000 && !enough(); n++ {
 			l.change()
 			if cut := s.last.Load(); l.r.IntN(3) > 0 {
-				s.Await(cut)
+				_ = s.Await(t.Context(), cut)
 				if s.logged.has(cut) {
 					awaited.Store(int64(l.n))
 				}

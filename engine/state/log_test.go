@@ -35,7 +35,7 @@ func TestAwaitedCutsSurviveTheProcess(t *testing.T) {
 	old := obj(t, "a", 1, "")
 	for n := range uint64(20) {
 		o := obj(t, "a", int(n)+2, fmt.Sprint("text ", n))
-		l.Await(l.update(inOrder+n, o, old))
+		_ = l.Await(t.Context(), l.update(inOrder+n, o, old))
 		copied := filepath.Join(t.TempDir(), "state")
 		copyLive(t, copied, dir)
 		s := open(t, copied, Options{})
@@ -60,7 +60,7 @@ func TestAwaitedCutsSurviveTheProcess(t *testing.T) {
 func TestAcknowledgementsAreWrittenSoon(t *testing.T) {
 	l := live(t, open(t, t.TempDir(), Options{}))
 	o := obj(t, "a", 1, "")
-	l.Await(l.update(inOrder, o, nil))
+	_ = l.Await(t.Context(), l.update(inOrder, o, nil))
 	l.recorded(func() { l.lane.Delete(inOrder, key("a")) })
 	eventually(t, "the log has it", func() bool { return l.logged.has(l.last.Load()) })
 }
@@ -105,7 +105,7 @@ func TestAwaitDoesNotWaitForAHangingDisk(t *testing.T) {
 	files.hang()
 	began := time.Now()
 	for n := range uint64(1000) {
-		l.Await(l.update(inOrder+n, obj(t, "a", int(n)+2, ""), nil))
+		_ = l.Await(t.Context(), l.update(inOrder+n, obj(t, "a", int(n)+2, ""), nil))
 	}
 	if took := time.Since(began); took > 20*promptly {
 		t.Errorf("1000 events waited for %v", took)

@@ -21,6 +21,11 @@ func (l logFiles) Create(name string) (log.Writer, error) {
 	return l.FS.Create(name, vfs.WriteCategoryUnspecified)
 }
 
+// Continue implements log.Files.
+func (l logFiles) Continue(name string, at int64) (log.Writer, error) {
+	return disk.Continue(l.FS, name, at)
+}
+
 // Open implements log.Files.
 func (l logFiles) Open(name string) (r log.Reader, length int64, err error) {
 	file, err := l.FS.Open(name)

@@ -25,18 +25,7 @@ type LockedError = disk.LockedError
 // names a file, or a state of a newer version: *[VersionError]. A failing disk is not an error: Open
 // reads what it can. See the package comment.
 func Open(dir string, o Options) (*Store, error) {
-	o = o.withDefaults()
-	s := &Store{
-		dir:          dir,
-		opts:         o,
-		health:       &health{logger: o.Logger, dir: dir},
-		number:       1,
-		informers:    make(map[string]*Objects),
-		lanes:        make(map[string]*Lane),
-		storeRecords: newStoreRecords(),
-	}
-	s.opener.dir, s.opener.opts = dir, &s.opts
-	s.progress.init()
+	s := newStore(dir, o.withDefaults())
 	err := s.openSoon()
 	if unusable := new(unusableError); errors.As(err, &unusable) {
 		s.opener.unlock()
@@ -48,6 +37,22 @@ func Open(dir string, o Options) (*Store, error) {
 		s.canOnlyRead(why)
 	}
 	return s, nil
+}
+
+// newStore returns a Store that is not open yet.
+func newStore(dir string, o Options) *Store {
+	s := &Store{
+		dir:          dir,
+		opts:         o,
+		health:       &health{logger: o.Logger, dir: dir, isStrict: o.Strict},
+		number:       1,
+		informers:    make(map[string]*Objects),
+		lanes:        make(map[string]*Lane),
+		storeRecords: newStoreRecords(),
+	}
+	s.opener.dir, s.opener.opts = dir, &s.opts
+	s.progress.init()
+	return s
 }
 
 func (s *Store) cannotOpen(err error) {
@@ -167,6 +172,16 @@ func (d *database) begin(files vfs.FS) error {
 // startOver drops d, which turned out to be unusable, and opens an empty store. It is called before
 // Run.
 func (s *Store) startOver(d *database, why string, cause error) {
+	if d.shared != nil { // the other replicas have the content
+		if disk.IsAtFault(cause) {
+			s.broken.Store(true)
+			s.end()
+			s.opts.broken(cause)
+			return
+		}
+		s.breakDown(d, cause)
+		return
+	}
 	s.opener.mu.Lock()
 	same := s.db.CompareAndSwap(d, nil)
 	if same {

@@ -31,13 +31,13 @@ type database struct {
 	dictionaries *dictionaries
 	fail         *failure
 	compacts     *risk.Compactions
-	maxBatch     int
-	maxPart      int
+	limits       limits
 	// isParted says that the store is of records.PartedFormat. Opening sets it, and then the
 	// goroutine that appends.
 	isParted bool
 
 	log    *log.Log // nil if the database is only read
+	shared *log.Log // that of a Replica; nil if no other process has the same
 	writer writer   // only the goroutine that appends uses it
 	full   fullLogs // that the store has to get
 	view   *view    // of a database that is only read: with the content of its logs
@@ -158,8 +158,8 @@ func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
 		compacts: compacts,
-		maxBatch: o.limits.batch, maxPart: o.limits.part, full: fullLogs{next: make(chan *fullLog, 1)},
-		reading: make(chan struct{}, maxReads),
+		limits:   o.limits, full: fullLogs{next: make(chan *fullLog, 1)},
+		reading: make(chan struct{}, maxReads), shared: o.shared,
 	}, nil
 }
 
@@ -299,7 +299,7 @@ func (d *database) close() (err error) {
 			err = damage(what)
 		}
 	}()
-	if d.log != nil {
+	if d.log != nil && d.shared == nil {
 		err = errors.Join(err, d.log.Close())
 	}
 	if d.view != nil {

@@ -4,6 +4,8 @@ package state
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 )
 
@@ -24,12 +26,20 @@ type progress struct {
 	wantsMoved atomic.Bool // to give the store what the log has
 	// isLate says that the log does not take records promptly, so that no event waits for it.
 	isLate atomic.Bool
+
+	// over is closed once the log takes nothing more. Only end closes it.
+	over chan struct{}
+	end  func()
 }
 
 // init makes the signals. Call it before anything else.
-func (p *progress) init() { p.wake, p.stir, p.wakeSync = newSignal(), newSignal(), newSignal() }
+func (p *progress) init() {
+	p.wake, p.stir, p.wakeSync = newSignal(), newSignal(), newSignal()
+	p.over = make(chan struct{})
+	p.end = sync.OnceFunc(func() { close(p.over) })
+}
 
-// awaitLogged does what [Store.Await] does.
+// awaitLogged does what [Store.Await] does, unless the store is strict.
 func (p *progress) awaitLogged(cut uint64) {
 	if p.logged.has(cut) || p.isLate.Load() {
 		return
@@ -42,6 +52,32 @@ func (p *progress) awaitLogged(cut uint64) {
 			p.isLate.Store(false)
 		}
 	}
+}
+
+// errOver says that the log takes nothing more.
+var errOver = errors.New("the log takes nothing more")
+
+// awaitStrictly returns nil once the log has a cut. It returns errOver if the log takes nothing
+// more, or the error of ctx if that ends.
+func (p *progress) awaitStrictly(ctx context.Context, cut uint64) error {
+	for !p.logged.has(cut) {
+		more := p.logged.grows()
+		if p.logged.has(cut) {
+			return nil
+		}
+		p.wake.send()
+		select {
+		case <-more:
+		case <-p.over:
+			if p.logged.has(cut) { // the last append was quicker
+				return nil
+			}
+			return errOver
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // isBehind reports whether the store does not have everything that was recorded.

@@ -117,6 +117,7 @@ func (s *Store) goOn(d *database) {
 			"dir", s.dir, "error", err.Error())
 		s.health.remains("the state on disk is not the one that was read at the start; "+
 			"the next start resumes from what is on disk", s.opts.Clock.Now())
+		s.end()
 		return
 	}
 	if err := d.close(); err != nil {

@@ -17,6 +17,7 @@ import (
 // behind a goroutine and those of Pebble. When the disk recovers, they write and close after all,
 // and only then release the directory.
 func (s *Store) Run(ctx context.Context) error {
+	defer s.end()
 	s.running.Store(true)
 	s.started.reach(1)
 	done := make(chan struct{})
@@ -115,16 +116,21 @@ func (s *Store) finish() {
 		return
 	}
 	s.hasten()
-	select {
-	case full := <-d.full.next:
-		s.move(d, full)
-	default:
+	if d.shared == nil {
+		select {
+		case full := <-d.full.next:
+			s.move(d, full)
+		default:
+		}
 	}
 	if err := s.append(d); err != nil {
 		s.stopWriting(err)
 		return
 	}
 	s.trySync()
+	if d.shared != nil {
+		return // the log goes on without this store
+	}
 	s.move(d, &fullLog{number: d.log.End().File, upTo: s.logged.reached.Load(), atOnce: true})
 }
 
@@ -174,8 +180,7 @@ func (s *Store) tryAppend() {
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}
 	var err error
-	// Records that cancel each other leave a cut without any, which goroutines may wait for.
-	if s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load()) {
+	if s.isLogBehind() {
 		err = s.append(d)
 	}
 	isFull := d.log.End().Offset > s.opts.limits.log || s.wantsMoved.Load()
@@ -203,7 +208,7 @@ func (s *Store) syncAll(ctx context.Context) {
 		case <-s.wakeSync:
 		}
 		s.trySync()
-		if s.unwritten.records.Load() != 0 || s.wantsMoved.Load() {
+		if s.isLogBehind() || s.wantsMoved.Load() {
 			s.wake.send() // in case the log has been waiting for the disk
 		}
 	}
@@ -218,10 +223,12 @@ func (s *Store) trySync() {
 	}
 	asOf := s.health.sync(s.opts.Clock.Now())
 	s.syncing.add(s.unsynced.take())
-	if _, err := d.log.Sync(); err != nil {
-		d.fail.report(damage(err))
-		s.breakDown(d, err)
-		return
+	if d.shared == nil { // otherwise more than half of the processes have synced it already
+		if _, err := d.log.Sync(); err != nil {
+			d.fail.report(damage(err))
+			s.breakDown(d, err)
+			return
+		}
 	}
 	s.syncing.take()
 	s.health.wrote(asOf)
@@ -265,7 +272,7 @@ func (s *Store) move(d *database, full *fullLog) {
 	}
 	var err error
 	_ = d.fs.Insist("read "+d.log.Path(full.number), func() error {
-		if err = s.checkpoint(d, full); disk.IsAtFault(err) {
+		if err = d.checkpoint(full, s.got); disk.IsAtFault(err) {
 			return err
 		}
 		return nil
@@ -285,9 +292,15 @@ func (s *Store) tryAgain() {
 	case d.readOnly != nil && !s.broken.Load():
 		s.goOn(d)
 	}
-	if s.unwritten.records.Load() != 0 {
+	if s.isLogBehind() {
 		s.wake.send()
 	}
+}
+
+// isLogBehind reports whether the log does not have everything that was recorded. Records that
+// cancel each other leave a cut without any, which goroutines may wait for.
+func (s *Store) isLogBehind() bool {
+	return s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load())
 }
 
 func (s *Store) measure() {
@@ -319,6 +332,9 @@ func (s *Store) close() {
 	case d == nil:
 	case s.broken.Load():
 		d.abandon()
+		if d.shared != nil { // the Replica opens it again, so nothing of it may go on
+			_ = d.close() // it waits for the close that abandon has begun
+		}
 	default:
 		if err := d.close(); err != nil {
 			s.opts.Logger.Error("the state could not be closed cleanly",

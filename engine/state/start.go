@@ -24,7 +24,8 @@ func isSame(c, was Cluster) bool {
 }
 
 // Bind binds the state to cluster c. It sets aside a state of another cluster. Call it once, before
-// loading anything. Bad content of the disk is never an error.
+// loading anything. Bad content of the disk is never an error. A state of another cluster is one for
+// a Store of a [Replica].
 func (s *Store) Bind(c Cluster) error {
 	s.mu.Lock()
 	s.bound = &c
@@ -44,6 +45,10 @@ func (s *Store) Bind(c Cluster) error {
 		switch {
 		case err != nil:
 			s.startOver(d, reason(err), fmt.Errorf("read the state's cluster: %w", err))
+		case read != nil && !isSame(c, *read) && d.shared != nil:
+			return fmt.Errorf("the state of the replicas belongs to the cluster %s at %s, not to %s at %s: "+
+				"give them the kubeconfig of that cluster, or empty state directories",
+				known(read.UID), read.Server, known(c.UID), c.Server)
 		case read != nil && !isSame(c, *read):
 			s.startOver(d, otherCluster, fmt.Errorf(
 				"it belongs to the cluster %s at %s, not to %s at %s",

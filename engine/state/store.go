@@ -3,6 +3,9 @@
 package state
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -62,7 +65,12 @@ type Options struct {
 	CatchCrashes bool
 	// SetAside sets aside a state that a newer version has written. Otherwise Open refuses it.
 	SetAside bool
+	// Strict makes Await wait until the log has the cut. Await then returns an error if ctx ends or
+	// the log can take nothing more.
+	Strict bool
 
+	shared *log.Log    // that of a Replica; nil if no other process has the same
+	broken func(error) // that of a Replica: the store cannot be used any more
 	limits limits
 	disk   vfs.FS                              // nil means the operating system's
 	lock   func(dir string) (io.Closer, error) // nil means disk.Lock
@@ -211,11 +219,37 @@ func (s *Store) End() {
 
 // Await returns when the operating system has a cut, and all before it: then they survive the end
 // of the process. It waits a tenth of a second at most, and not at all while the disk is so slow
-// that an earlier call did wait that long. Do not call Await between Begin and End.
-func (s *Store) Await(cut uint64) { s.awaitLogged(cut) }
+// that an earlier call did wait that long. Then it returns nil all the same. It ignores ctx. Do not
+// call Await between Begin and End.
+//
+// With [Options].Strict, Await returns nil only when the log has the cut. Otherwise it waits until
+// ctx ends and returns the error of ctx, or until the store stops writing. The error then wraps
+// [ErrNotDurable].
+func (s *Store) Await(ctx context.Context, cut uint64) error {
+	if !s.opts.Strict {
+		s.awaitLogged(cut)
+		return nil
+	}
+	if s.broken.Load() { // what is recorded now belongs to no cut
+		return s.whyOver()
+	}
+	err := s.awaitStrictly(ctx, cut)
+	if errors.Is(err, errOver) {
+		return s.whyOver()
+	}
+	return err
+}
 
 // AwaitAll is Await for everything that is recorded by now.
-func (s *Store) AwaitAll() { s.awaitLogged(s.last.Load()) }
+func (s *Store) AwaitAll(ctx context.Context) error { return s.Await(ctx, s.last.Load()) }
+
+// whyOver returns the error of a strict Await when the log takes nothing more.
+func (s *Store) whyOver() error {
+	if err := s.isWriting(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotDurable, errOver)
+}
 
 // IsNew reports whether this process made the store. Then no other process can have delivered
 // anything from it.

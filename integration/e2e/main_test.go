@@ -15,6 +15,7 @@
 //	languages   the example handlers in other languages, and the pages that show handlers
 //	operation   what an operator meets: signals, health, metrics, logs, clusters that refuse
 //	recording   informd record and replay, compared with the daemon
+//	replicas    several informds with one state, under faults of processes, networks and disks
 //	simulation  the simulator, compared with the engine and the daemon
 //	state       the state directory: restarts, damage, full disks, secrets, backlogs
 //	targets     rules' own actions on many objects, of which some fail, over restarts
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 		librarianCommand:  serveLibrarian,
 		hangingCommand:    serveHanging,
 		answeringCommand:  answerLines,
+		thawCommand:       thawWhenOver,
 		gossipCommand:     func(path string) { serve.Main(gossip{path}) },
 	})
 }

@@ -231,8 +231,13 @@ func pollPause(waited time.Duration) time.Duration {
 // uncompressed spares the daemon the compression, which took most of the time of a look at /metrics.
 var uncompressed = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 
-func (d *Daemon) Get(path string) (code int, body string) {
-	resp, err := uncompressed.Get("http://" + d.address + path)
+func (d *Daemon) Get(path string) (code int, body string) { return d.GetWithin(0, path) }
+
+// GetWithin is Get for a daemon that may not answer. The code is 0 then.
+func (d *Daemon) GetWithin(limit time.Duration, path string) (code int, body string) {
+	client := *uncompressed
+	client.Timeout = limit
+	resp, err := client.Get("http://" + d.address + path)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -98,7 +98,8 @@ var mayImport = map[string][]string{
 	"engine/prepare": {
 		"engine/count", "engine/measure", "engine/delivery", "engine/evaluate", "engine/plan", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
-	"engine/queue": {},
+	"engine/queue":   {},
+	"engine/replica": {},
 	"engine/state": {
 		"engine/state/disk", "engine/state/fields", "engine/state/log", "engine/state/records", "engine/state/risk",
 		"engine/delivery", "engine/queue", "engine/delta", "engine/object",
@@ -153,7 +154,7 @@ var mayImport = map[string][]string{
 	"plugins/handler/handlertest/testca": {},
 	"plugins/builtin":                    {"engine/expr", "engine/rule", "plugins/handler"},
 	"cmd/informd/cli":                    {},
-	"cmd/informd/control":                {"engine/explain", "engine/object", "plugins/handler"},
+	"cmd/informd/control":                {"engine/explain", "engine/object", "engine/replica", "plugins/handler"},
 	"cmd/informd/locate":                 {},
 	"cmd/informd/manifests":              {"config", "engine/plan"},
 	"cmd/informd/launch":                 {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
@@ -190,7 +191,7 @@ var mayImport = map[string][]string{
 	"cmd/informd/daemon": {
 		"cmd/informd/schemas/served",
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "cmd/informd/rbac", "config",
-		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview",
+		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview", "engine/replica",
 		"engine/rights", "engine/source", "engine/state", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/ruletest", "cmd/informd/schemas/served", "cmd/informd/trial", "plugins/host/shim/install"},
@@ -292,6 +293,8 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"github.com/expr-lang/expr":      {"engine/expr"},
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
+		"github.com/hashicorp/raft":      {"engine/replica"},
+		"github.com/hashicorp/raft-wal":  {"engine/replica"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler", "integration/bench"},
 		"k8s.io/client-go":               {"internal/bounded", "engine", "engine/source", "engine/action", "engine/acting", "cmd/informd/applied", "cmd/informd/daemon", "cmd/informd/locate", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/schemas/served", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},

@@ -73,6 +73,13 @@ type Event struct {
 	UID       string `json:"uid"`
 	// ResourceVersion is that of Object. Compare it for equality only.
 	ResourceVersion string `json:"resourceVersion"`
+	// Epoch says who leads, as the informd sees it that sends the event. It is zero if that informd
+	// has no replicas. plugins/serve refuses events of an older epoch than it has seen. A handler
+	// that writes elsewhere can pass the epoch on, so that whoever stores it refuses older ones.
+	Epoch Epoch `json:"epoch,omitzero"`
+	// Traceparent is the event's place in a trace, as the header traceparent of W3C Trace Context.
+	// It is empty if the event has none. A repeat may have another one.
+	Traceparent string `json:"traceparent,omitempty"`
 	// Object is the object's new state, or its last known state if it was deleted. It is JSON as
 	// the API server sends it, without metadata.managedFields. Absent if the rule has a payload.
 	Object json.RawMessage `json:"object,omitempty"`
@@ -89,7 +96,7 @@ type Event struct {
 	// group. The last item is the event itself, so a handler that ignores Items sees the newest
 	// change of the group. Each item has its own ID, Event, Namespace, Name, UID and
 	// ResourceVersion, and its own Payload, or Object and Old. Its Rule, Resource and Attempt are
-	// those of the event, its Attached and Items nil. One answer is the answer for all of them.
+	// those of the event, its Epoch zero, its Attached and Items nil. One answer is the answer for all of them.
 	// At most 1,000 items, and 4 MiB in total unless a single item is larger.
 	Items []Event `json:"items,omitempty"`
 }

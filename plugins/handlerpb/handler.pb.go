@@ -573,9 +573,14 @@ type Event struct {
 	Attached map[string]*Objects `protobuf:"bytes,15,rep,name=attached,proto3" json:"attached,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// All changes that the event stands for, oldest first. Empty unless the rule has a group. The last
 	// item is the event itself, so a handler that ignores items sees the newest change of the group.
-	// An item has every field but seq, time_limit, attached and items: the answer to the event is the
-	// answer for all of them. At most 1,000, and 4 MiB in total unless a single item is larger.
-	Items         []*Event `protobuf:"bytes,16,rep,name=items,proto3" json:"items,omitempty"`
+	// An item has every field but seq, time_limit, attached, items and epoch: the answer to the event
+	// is the answer for all of them. At most 1,000, and 4 MiB in total unless a single item is larger.
+	Items []*Event `protobuf:"bytes,16,rep,name=items,proto3" json:"items,omitempty"`
+	// Who leads, as the informd sees it that sends the event. Absent if that informd has no replicas.
+	Epoch *Epoch `protobuf:"bytes,17,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The event's place in a trace, as the header traceparent of W3C Trace Context. Empty if it has
+	// none. A repeat may have another one.
+	Traceparent   string `protobuf:"bytes,18,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +727,87 @@ func (x *Event) GetItems() []*Event {
 	return nil
 }
 
+func (x *Event) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Event) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+// Epoch orders the informds that lead, one after the other, where several are replicas of each
+// other. Once a handler has seen a newer epoch, an event with an older one comes from an informd
+// that no longer leads: answer it with a retry, and do nothing else. Compare only epochs with the
+// same cluster. The newer one has the higher generation or, within one generation, the higher term.
+type Epoch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the group of replicas, not of the Kubernetes cluster. At most 64 bytes.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Counted from 1. Grows when an operator begins the group anew from its state.
+	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Grows from leader to leader, with gaps. Begins anew with each generation.
+	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Epoch) Reset() {
+	*x = Epoch{}
+	mi := &file_handler_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Epoch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Epoch) ProtoMessage() {}
+
+func (x *Epoch) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
+func (*Epoch) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Epoch) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Epoch) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Epoch) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 // Objects holds objects as JSON, as the API server sends them, without metadata.managedFields.
 type Objects struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -732,7 +818,7 @@ type Objects struct {
 
 func (x *Objects) Reset() {
 	*x = Objects{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +830,7 @@ func (x *Objects) String() string {
 func (*Objects) ProtoMessage() {}
 
 func (x *Objects) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +843,7 @@ func (x *Objects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objects.ProtoReflect.Descriptor instead.
 func (*Objects) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Objects) GetItems() [][]byte {
@@ -778,7 +864,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +876,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +889,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Resource) GetGroup() string {
@@ -841,7 +927,7 @@ type DeliverResponse struct {
 
 func (x *DeliverResponse) Reset() {
 	*x = DeliverResponse{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +939,7 @@ func (x *DeliverResponse) String() string {
 func (*DeliverResponse) ProtoMessage() {}
 
 func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +952,7 @@ func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResponse.ProtoReflect.Descriptor instead.
 func (*DeliverResponse) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeliverResponse) GetDone() []uint64 {
@@ -898,7 +984,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +996,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1009,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Answer) GetSeq() uint64 {
@@ -1000,7 +1086,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1098,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1111,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Done) GetActions() []*Action {
@@ -1048,7 +1134,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1146,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1159,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Retry) GetReason() string {
@@ -1101,7 +1187,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1199,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1212,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reject) GetReason() string {
@@ -1154,7 +1240,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1252,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1265,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Action) GetAction() isAction_Action {
@@ -1287,7 +1373,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1385,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1398,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{19}
+	return file_handler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Target) GetResource() *Resource {
@@ -1364,7 +1450,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1462,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1475,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{20}
+	return file_handler_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Apply) GetTarget() *Target {
@@ -1428,7 +1514,7 @@ type Patch struct {
 
 func (x *Patch) Reset() {
 	*x = Patch{}
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1526,7 @@ func (x *Patch) String() string {
 func (*Patch) ProtoMessage() {}
 
 func (x *Patch) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1539,7 @@ func (x *Patch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Patch.ProtoReflect.Descriptor instead.
 func (*Patch) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{21}
+	return file_handler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Patch) GetTarget() *Target {
@@ -1497,7 +1583,7 @@ type Create struct {
 
 func (x *Create) Reset() {
 	*x = Create{}
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1595,7 @@ func (x *Create) String() string {
 func (*Create) ProtoMessage() {}
 
 func (x *Create) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1608,7 @@ func (x *Create) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Create.ProtoReflect.Descriptor instead.
 func (*Create) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{22}
+	return file_handler_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Create) GetTarget() *Target {
@@ -1548,7 +1634,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1646,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1659,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{23}
+	return file_handler_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Delete) GetTarget() *Target {
@@ -1599,7 +1685,7 @@ type EmitEvent struct {
 
 func (x *EmitEvent) Reset() {
 	*x = EmitEvent{}
-	mi := &file_handler_proto_msgTypes[24]
+	mi := &file_handler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1697,7 @@ func (x *EmitEvent) String() string {
 func (*EmitEvent) ProtoMessage() {}
 
 func (x *EmitEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[24]
+	mi := &file_handler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1710,7 @@ func (x *EmitEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmitEvent.ProtoReflect.Descriptor instead.
 func (*EmitEvent) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{24}
+	return file_handler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EmitEvent) GetTarget() *Target {
@@ -1685,7 +1771,7 @@ const file_handler_proto_rawDesc = "" +
 	"\rDrainResponse\"[\n" +
 	"\x0eDeliverRequest\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.informd.handler.v1.EventR\x06events\x12\x16\n" +
-	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\xe4\x04\n" +
+	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\xb7\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1704,10 +1790,18 @@ const file_handler_proto_rawDesc = "" +
 	"\n" +
 	"time_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12C\n" +
 	"\battached\x18\x0f \x03(\v2'.informd.handler.v1.Event.AttachedEntryR\battached\x12/\n" +
-	"\x05items\x18\x10 \x03(\v2\x19.informd.handler.v1.EventR\x05items\x1aX\n" +
+	"\x05items\x18\x10 \x03(\v2\x19.informd.handler.v1.EventR\x05items\x12/\n" +
+	"\x05epoch\x18\x11 \x01(\v2\x19.informd.handler.v1.EpochR\x05epoch\x12 \n" +
+	"\vtraceparent\x18\x12 \x01(\tR\vtraceparent\x1aX\n" +
 	"\rAttachedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.informd.handler.v1.ObjectsR\x05value:\x028\x01\"\x1f\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.informd.handler.v1.ObjectsR\x05value:\x028\x01\"U\n" +
+	"\x05Epoch\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x1f\n" +
 	"\aObjects\x12\x14\n" +
 	"\x05items\x18\x01 \x03(\fR\x05items\"V\n" +
 	"\bResource\x12\x14\n" +
@@ -1781,7 +1875,7 @@ func file_handler_proto_rawDescGZIP() []byte {
 	return file_handler_proto_rawDescData
 }
 
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_handler_proto_goTypes = []any{
 	(*DescribeRequest)(nil),     // 0: informd.handler.v1.DescribeRequest
 	(*DescribeResponse)(nil),    // 1: informd.handler.v1.DescribeResponse
@@ -1794,63 +1888,65 @@ var file_handler_proto_goTypes = []any{
 	(*DrainResponse)(nil),       // 8: informd.handler.v1.DrainResponse
 	(*DeliverRequest)(nil),      // 9: informd.handler.v1.DeliverRequest
 	(*Event)(nil),               // 10: informd.handler.v1.Event
-	(*Objects)(nil),             // 11: informd.handler.v1.Objects
-	(*Resource)(nil),            // 12: informd.handler.v1.Resource
-	(*DeliverResponse)(nil),     // 13: informd.handler.v1.DeliverResponse
-	(*Answer)(nil),              // 14: informd.handler.v1.Answer
-	(*Done)(nil),                // 15: informd.handler.v1.Done
-	(*Retry)(nil),               // 16: informd.handler.v1.Retry
-	(*Reject)(nil),              // 17: informd.handler.v1.Reject
-	(*Action)(nil),              // 18: informd.handler.v1.Action
-	(*Target)(nil),              // 19: informd.handler.v1.Target
-	(*Apply)(nil),               // 20: informd.handler.v1.Apply
-	(*Patch)(nil),               // 21: informd.handler.v1.Patch
-	(*Create)(nil),              // 22: informd.handler.v1.Create
-	(*Delete)(nil),              // 23: informd.handler.v1.Delete
-	(*EmitEvent)(nil),           // 24: informd.handler.v1.EmitEvent
-	nil,                         // 25: informd.handler.v1.Event.AttachedEntry
-	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
+	(*Epoch)(nil),               // 11: informd.handler.v1.Epoch
+	(*Objects)(nil),             // 12: informd.handler.v1.Objects
+	(*Resource)(nil),            // 13: informd.handler.v1.Resource
+	(*DeliverResponse)(nil),     // 14: informd.handler.v1.DeliverResponse
+	(*Answer)(nil),              // 15: informd.handler.v1.Answer
+	(*Done)(nil),                // 16: informd.handler.v1.Done
+	(*Retry)(nil),               // 17: informd.handler.v1.Retry
+	(*Reject)(nil),              // 18: informd.handler.v1.Reject
+	(*Action)(nil),              // 19: informd.handler.v1.Action
+	(*Target)(nil),              // 20: informd.handler.v1.Target
+	(*Apply)(nil),               // 21: informd.handler.v1.Apply
+	(*Patch)(nil),               // 22: informd.handler.v1.Patch
+	(*Create)(nil),              // 23: informd.handler.v1.Create
+	(*Delete)(nil),              // 24: informd.handler.v1.Delete
+	(*EmitEvent)(nil),           // 25: informd.handler.v1.EmitEvent
+	nil,                         // 26: informd.handler.v1.Event.AttachedEntry
+	(*durationpb.Duration)(nil), // 27: google.protobuf.Duration
 }
 var file_handler_proto_depIdxs = []int32{
 	4,  // 0: informd.handler.v1.ConfigureResponse.problems:type_name -> informd.handler.v1.Problem
 	10, // 1: informd.handler.v1.DeliverRequest.events:type_name -> informd.handler.v1.Event
-	12, // 2: informd.handler.v1.Event.resource:type_name -> informd.handler.v1.Resource
-	26, // 3: informd.handler.v1.Event.time_limit:type_name -> google.protobuf.Duration
-	25, // 4: informd.handler.v1.Event.attached:type_name -> informd.handler.v1.Event.AttachedEntry
+	13, // 2: informd.handler.v1.Event.resource:type_name -> informd.handler.v1.Resource
+	27, // 3: informd.handler.v1.Event.time_limit:type_name -> google.protobuf.Duration
+	26, // 4: informd.handler.v1.Event.attached:type_name -> informd.handler.v1.Event.AttachedEntry
 	10, // 5: informd.handler.v1.Event.items:type_name -> informd.handler.v1.Event
-	14, // 6: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
-	15, // 7: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
-	16, // 8: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
-	17, // 9: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
-	18, // 10: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
-	26, // 11: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
-	20, // 12: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
-	21, // 13: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
-	22, // 14: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
-	23, // 15: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
-	24, // 16: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
-	12, // 17: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
-	19, // 18: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
-	19, // 19: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
-	19, // 20: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
-	19, // 21: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
-	19, // 22: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
-	11, // 23: informd.handler.v1.Event.AttachedEntry.value:type_name -> informd.handler.v1.Objects
-	0,  // 24: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
-	2,  // 25: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
-	5,  // 26: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
-	7,  // 27: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
-	9,  // 28: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
-	1,  // 29: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
-	3,  // 30: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
-	6,  // 31: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
-	8,  // 32: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
-	13, // 33: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
-	29, // [29:34] is the sub-list for method output_type
-	24, // [24:29] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	11, // 6: informd.handler.v1.Event.epoch:type_name -> informd.handler.v1.Epoch
+	15, // 7: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
+	16, // 8: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
+	17, // 9: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
+	18, // 10: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
+	19, // 11: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
+	27, // 12: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
+	21, // 13: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
+	22, // 14: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
+	23, // 15: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
+	24, // 16: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
+	25, // 17: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
+	13, // 18: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
+	20, // 19: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
+	20, // 20: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
+	20, // 21: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
+	20, // 22: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
+	20, // 23: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
+	12, // 24: informd.handler.v1.Event.AttachedEntry.value:type_name -> informd.handler.v1.Objects
+	0,  // 25: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
+	2,  // 26: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
+	5,  // 27: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
+	7,  // 28: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
+	9,  // 29: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
+	1,  // 30: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
+	3,  // 31: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
+	6,  // 32: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
+	8,  // 33: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
+	14, // 34: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
+	30, // [30:35] is the sub-list for method output_type
+	25, // [25:30] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1858,12 +1954,12 @@ func file_handler_proto_init() {
 	if File_handler_proto != nil {
 		return
 	}
-	file_handler_proto_msgTypes[14].OneofWrappers = []any{
+	file_handler_proto_msgTypes[15].OneofWrappers = []any{
 		(*Answer_Done)(nil),
 		(*Answer_Retry)(nil),
 		(*Answer_Reject)(nil),
 	}
-	file_handler_proto_msgTypes[18].OneofWrappers = []any{
+	file_handler_proto_msgTypes[19].OneofWrappers = []any{
 		(*Action_Apply)(nil),
 		(*Action_Patch)(nil),
 		(*Action_Create)(nil),
@@ -1876,7 +1972,7 @@ func file_handler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

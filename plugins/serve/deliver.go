@@ -38,6 +38,7 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 	d := &stream{
 		handler: s.handler,
 		shared:  s.shared,
+		epochs:  &s.epochs,
 		wire:    server,
 		batcher: s.batcher(),
 		wake:    make(chan struct{}),
@@ -71,6 +72,7 @@ type stream struct {
 	handler handler.Handler
 	batcher handler.Batcher // the handler, if it takes batches, or nil
 	shared  *shared
+	epochs  *epochs // of the process
 	wire    handlerpb.Handler_DeliverServer
 	workers sync.WaitGroup // as many as calls of Handle have run at once, and a spare
 	wake    chan struct{}  // wakes a worker that has nothing to do
@@ -139,6 +141,10 @@ func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 		c.own.parent, c.own.event, c.ctx = d.wire.Context(), &c.Event, &c.own
 		if limit, ok := c.Limit(); ok {
 			c.own.deadline = now.Add(limit)
+		}
+		if why := d.epochs.refuse(c.Event.Epoch); why != "" {
+			d.reply(c, retry(why))
+			continue
 		}
 		switch {
 		case len(d.running) >= maxRunning:
@@ -235,7 +241,12 @@ func (d *stream) handleNext() {
 		// Nobody receives the answer. Another endpoint may have the event by now.
 		a = retry("the connection broke")
 	default:
-		a = d.handle(c)
+		// An event of a newer epoch may have come while this one waited.
+		if why := d.epochs.refuse(c.Event.Epoch); why != "" {
+			a = retry(why)
+		} else {
+			a = d.handle(c)
+		}
 	}
 	returned = true
 	d.finish(c, a)
@@ -281,6 +292,9 @@ func (d *stream) batch() int {
 func (d *stream) handleBatch() {
 	batch := slices.Clone(d.waiting[:d.batch()])
 	d.waiting = slices.Delete(d.waiting, 0, len(batch))
+	if batch = d.refuseOld(batch); len(batch) == 0 {
+		return
+	}
 	ctx := &callContext{parent: d.wire.Context()}
 	events := make([]handler.Event, len(batch))
 	for i, c := range batch {
@@ -316,6 +330,19 @@ func (d *stream) handleBatch() {
 		}
 		d.reply(c, answer(results[i].Answer, results[i].Err))
 	}
+}
+
+// refuseOld answers those events of a batch that have an older epoch than others that have come
+// since, and returns the rest. d.mu is held.
+func (d *stream) refuseOld(batch []*call) []*call {
+	return slices.DeleteFunc(batch, func(c *call) bool {
+		why := d.epochs.refuse(c.Event.Epoch)
+		if why != "" {
+			delete(d.running, c.object())
+			d.reply(c, retry(why))
+		}
+		return why != ""
+	})
 }
 
 // isolate makes each event of a batch go to Handle alone, because HandleBatch has no results for

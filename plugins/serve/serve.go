@@ -10,7 +10,9 @@
 // It speaks plugins/handlerpb over gRPC and does what every handler needs: it batches answers,
 // turns time limits and cancels into contexts, recovers panics, sends logs to informd's with their
 // level, and ends with informd. It gives the handler what package handler promises, and calls
-// Handle only after Configure has accepted the config.
+// Handle only after Configure has accepted the config. An event of an informd that no longer leads it
+// answers with a retry, and does not call the handler: it remembers the newest [handler.Epoch] of
+// each of the 64 groups of replicas that were last seen, for the life of the process.
 //
 // [Remote] serves a handler that informd does not start but connects to.
 //

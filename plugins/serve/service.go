@@ -29,6 +29,7 @@ type service struct {
 	name    string  // for a handler that does not describe itself
 	shared  *shared // of a remote handler; nil: informd runs this one
 	begun   func()  // called at informd's first call, after go-plugin has started; may be nil
+	epochs  epochs  // of all streams
 
 	cache      sync.Once   // the handler was given the cache
 	configured atomic.Bool // a config was accepted; events may come

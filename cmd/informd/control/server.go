@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,8 @@ type Server struct {
 	http     *http.Server
 	log      *slog.Logger
 	stall    time.Duration
+	replicas *Replicas // nil if the daemon is not one of several
+	mux      atomic.Pointer[http.ServeMux]
 }
 
 // Options of a Server.
@@ -31,11 +34,13 @@ type Options struct {
 	// could do through it what they may not do themselves. 0 turns nobody away. It has an effect on
 	// Linux only.
 	Daemon int
+	// Replicas knows the replicas that the daemon is one of; nil if it is not one of several.
+	Replicas *Replicas
 }
 
 // New makes the socket, with mode 0600. It is an error if another process listens there, if the
 // path names something other than a socket, or if it is longer than 107 bytes (on Linux). Clients
-// wait until Run. Without Run, the caller must call Close.
+// wait until Run. Without Run, the caller must call Close. b may be nil: see [Server.Switch].
 func New(socket string, b Backend, opts Options) (*Server, error) {
 	log := opts.Logger
 	if log == nil {
@@ -45,9 +50,12 @@ func New(socket string, b Backend, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: l, log: log, stall: stall}
+	s := &Server{listener: l, log: log, stall: stall, replicas: opts.Replicas}
+	s.Switch(b)
 	s.http = &http.Server{
-		Handler:           s.mux(b),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.mux.Load().ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
@@ -55,6 +63,15 @@ func New(socket string, b Backend, opts Options) (*Server, error) {
 	}
 	s.http.SetKeepAlivesEnabled(false)
 	return s, nil
+}
+
+// Switch makes b what the requests from now on are about. If b is nil, this informd does not lead
+// its replicas: the server answers what is known about those, and otherwise says who leads.
+func (s *Server) Switch(b Backend) {
+	if s == nil {
+		return
+	}
+	s.mux.Store(s.newMux(b))
 }
 
 // Run serves until ctx ends, gives requests in progress a second, and removes the socket.
@@ -89,12 +106,18 @@ func (s *Server) Close() error {
 	return s.listener.Close()
 }
 
-func (s *Server) mux(b Backend) *http.ServeMux {
+func (s *Server) newMux(b Backend) *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(*answer, *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.serve(w, r, answer)
 		})
+	}
+	handle("GET "+clusterPath, s.answerCluster)
+	handle("POST "+handOverPath, s.handOver)
+	if b == nil {
+		handle("/", s.following)
+		return mux
 	}
 	a := answers{b}
 	handle("GET /v1/status", a.status)

@@ -36,12 +36,16 @@ import (
 // newControl returns a server on the control socket that the flags ask for, or nil if they ask for
 // none. It also returns nil if it cannot make the default socket in the state directory: the daemon
 // runs without one.
-func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.Server, error) {
+func newControl(
+	asked, stateDir string, replicas *control.Replicas, log *slog.Logger,
+) (*control.Server, error) {
 	socket := locate.SocketPath(asked, stateDir)
 	if socket == "" {
 		return nil, nil
 	}
-	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
+	server, err := control.New(socket, nil, control.Options{
+		Logger: log, Daemon: os.Getpid(), Replicas: replicas,
+	})
 	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
 		log.Error("no control socket: commands such as informd status cannot ask this informd; "+
 			"give --control SOCKET to put it elsewhere", "error", err)

@@ -141,10 +141,11 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d.socket = filepath.Join(dir, locate.ControlSocket)
-	answers, err := newControl("", dir, &backend{current: now, engine: eng, handlers: hosts, fitting: new(fitting), started: time.Now()}, slog.New(slog.DiscardHandler))
+	answers, err := newControl("", dir, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	answers.Switch(&backend{current: now, engine: eng, handlers: hosts, fitting: new(fitting), started: time.Now()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- eng.Run(ctx) }()

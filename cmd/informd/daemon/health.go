@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -114,9 +115,11 @@ func readiness(
 type httpServer struct {
 	listener net.Listener
 	http     *http.Server
+	shown    atomic.Pointer[http.ServeMux]
 }
 
-func listen(address string, h http.Handler) (*httpServer, error) {
+// listen begins to listen. show says what is served, and must be called before run.
+func listen(address string) (*httpServer, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -124,13 +127,24 @@ func listen(address string, h http.Handler) (*httpServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	return &httpServer{l, &http.Server{
-		Handler:           h,
+	s := &httpServer{listener: l}
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.shown.Load().ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-	}}, nil
+	}
+	return s, nil
+}
+
+// show makes mux what is served from now on.
+func (s *httpServer) show(mux *http.ServeMux) {
+	if s != nil {
+		s.shown.Store(mux)
+	}
 }
 
 // run serves until ctx ends, and gives requests in progress a second.

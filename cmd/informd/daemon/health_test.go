@@ -78,10 +78,11 @@ func TestNotReadyWhileStopping(t *testing.T) {
 
 // A server that fails while the daemon runs says so at once, and not only when that ends.
 func TestServerFails(t *testing.T) {
-	s, err := listen("127.0.0.1:0", http.NotFoundHandler())
+	s, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.show(http.NewServeMux())
 	said := &awaited{text: "no longer serving", heard: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

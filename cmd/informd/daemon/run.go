@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/cmd/informd/manifests"
@@ -25,9 +26,11 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/internal/bounded"
 	"github.com/informd/informd/internal/peer"
 	"github.com/informd/informd/internal/slack"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds
@@ -45,6 +48,7 @@ type runFlags struct {
 	dryRun              bool
 	stateDir, control   string
 	setStateAside       bool
+	replica             replicaFlags
 
 	// not flags:
 	version string // of informd
@@ -77,6 +81,12 @@ informd reload and SIGHUP make informd read its manifests again and take up what
 without a restart. With --watch it does so by itself, once the files have stayed the same for a
 second. Manifests with mistakes change nothing.
 
+With --name, --peers and --peer-tls, this informd is one of several replicas with the same state, as
+in --name a --peers a=HOST:PORT,b=HOST:PORT,c=HOST:PORT. One of them leads and does the work, and the
+others have everything that it has written. If the one that leads is lost, another one continues
+where it was. informd certs makes certificates for --peer-tls, which name the replicas or their
+hosts.
+
 --listen serves /livez, /readyz and /metrics. The other commands talk to the daemon over the control
 socket, by default control.sock in the state directory.
 
@@ -89,6 +99,9 @@ mistakes.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.profiling(); err != nil {
+				return err
+			}
+			if err := flags.replica.check(flags.stateDir, flags.dryRun); err != nil {
 				return err
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
@@ -128,6 +141,12 @@ mistakes.`,
 		"default: by cluster")
 	f.BoolVar(&flags.setStateAside, "set-state-aside", false,
 		"begin without a state that a newer informd has written, and set it aside")
+	f.StringVar(&flags.replica.name, "name", "", "`NAME` of this replica, one of --peers")
+	f.StringToStringVar(&flags.replica.peers, "peers", nil,
+		"all replicas, as `NAME=ADDRESS`, with commas: an odd number, three or more")
+	f.Lookup("peers").DefValue = "" // for the help
+	f.StringVar(&flags.replica.tls, "peer-tls", "",
+		"`DIR` with tls.crt, tls.key and ca.crt, with which the replicas know each other")
 	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
 	f.StringVar(&flags.listen, "listen", "",
 		"`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
@@ -171,33 +190,121 @@ func run(
 	if err != nil {
 		return err
 	}
-	named := newKinds(cluster.Discovery, log)
-	if cfg, compiled, err = named.named(ctx, cfg, compiled); err != nil {
+	d := &informd{
+		flags: flags, folders: folders, log: log, hangups: hangups, cluster: cluster,
+		kinds: newKinds(cluster.Discovery, log), started: time.Now(),
+	}
+	if flags.replica.name != "" {
+		err = d.replicate(ctx, cfg, compiled)
+	} else {
+		err = d.runAlone(ctx, cfg, compiled)
+	}
+	if restConfig.ExecProvider != nil {
+		endChildren() // a credential plugin may hang
+	}
+	return err
+}
+
+// informd is what a process has however often it begins to lead.
+type informd struct {
+	flags   runFlags
+	folders *launch.Folders
+	log     *slog.Logger
+	hangups hangups
+	cluster engine.Cluster
+	kinds   *kinds
+	started time.Time
+
+	server  *httpServer     // nil without --listen
+	control *control.Server // nil if there is no place for its socket
+}
+
+// listen makes both servers. replicas is nil if this informd is not one of several.
+func (d *informd) listen(stateDir string, replicas *control.Replicas) (err error) {
+	if d.server, err = listen(d.flags.listen); err != nil {
 		return err
 	}
-	named.logUnserved(compiled)
+	d.control, err = newControl(d.flags.control, stateDir, replicas, d.log)
+	return err
+}
+
+// serve runs both servers, and what the process has to do beside, until stop is called.
+func (d *informd) serve(ctx context.Context) (stop func() error) {
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	var group errgroup.Group
+	if d.flags.pprof {
+		d.log.Warn("serving profiles to everyone who reaches the address", "address", d.flags.listen)
+	}
+	group.Go(func() error { return d.server.run(lasting, d.log) })
+	group.Go(func() error { return d.control.Run(lasting) })
+	group.Go(func() error {
+		peer.ReapOrphans(lasting)
+		return nil
+	})
+	group.Go(func() error {
+		slack.Release(lasting)
+		return nil
+	})
+	return func() error {
+		end()
+		return group.Wait()
+	}
+}
+
+// runAlone runs an informd that has no replicas.
+func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *plan.Plan) error {
+	cfg, compiled, err := d.kinds.named(ctx, cfg, compiled)
+	if err != nil {
+		return err
+	}
+	stateDir, store, err := openState(d.flags, d.cluster.Config.Host, d.log)
+	if err != nil {
+		return err
+	}
+	if err := d.listen(stateDir, nil); err != nil {
+		return err
+	}
+	err = d.lead(ctx, cfg, compiled, leading{store: store, serve: d.serve})
+	d.log.Info("informd has stopped")
+	return err
+}
+
+// leading is what an engine runs on.
+type leading struct {
+	store *state.Store // nil if nothing is kept
+	// abort is closed when the engine must end at once; nil if that cannot be.
+	abort <-chan struct{}
+	// epoch and verify are those of engine.Options.
+	epoch  handler.Epoch
+	verify func(context.Context) error
+	// serve begins to serve once there is something to show.
+	serve func(context.Context) (stop func() error)
+}
+
+// lead runs an engine and its handlers until ctx ends.
+func (d *informd) lead(
+	ctx context.Context, cfg *config.Config, compiled *plan.Plan, on leading) error {
+	flags, log, folders := d.flags, d.log, d.folders
+	d.kinds.logUnserved(compiled)
 	cache := new(cached)
 	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, cache, log)
 	if err != nil {
 		return err
 	}
-	stateDir, store, err := openState(flags, restConfig.Host, log)
-	if err != nil {
-		return err
-	}
 	metrics := newMetrics(flags.version, flags.ruleMetrics)
 	metrics.begin(compiled)
-	reviewer, err := rbac.NewReviewer(cluster.Config, cluster.HTTP)
+	reviewer, err := rbac.NewReviewer(d.cluster.Config, d.cluster.HTTP)
 	if err != nil {
 		return err
 	}
-	lacks := newPermissions(reviewer, store != nil, log)
-	eng, err := engine.New(compiled, cluster, handlers.all.byName(), engine.Options{
+	lacks := newPermissions(reviewer, on.store != nil, log)
+	eng, err := engine.New(compiled, d.cluster, handlers.all.byName(), engine.Options{
 		Logger: log, Delivered: metrics.delivered, Acted: func(d action.Done) {
 			metrics.acted(d)
 			lacks.acted(d)
 		},
-		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
+		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: on.store, Abort: on.abort,
+		Epoch: on.epoch, Verify: on.verify,
 	})
 	if err != nil {
 		return err
@@ -205,7 +312,7 @@ func run(
 	handlers.isConfidential, handlers.seesSecrets = eng.IsConfidential, eng.SeesSecrets
 	now := &current{
 		paths: flags.manifests, engine: eng, handlers: handlers, folders: folders,
-		log: log, rights: lacks, loaded: flags.loaded, metrics: metrics, kinds: named,
+		log: log, rights: lacks, loaded: flags.loaded, metrics: metrics, kinds: d.kinds,
 	}
 	now.running.Store(&running{cfg, compiled})
 	reloader := &reloader{
@@ -219,45 +326,26 @@ func run(
 	lacks.follow(now.plan, eng)
 	metrics.registry.MustRegister(lacks.gauge())
 	cache.read(now.names, eng)
-	metrics.watch(eng, handlers, now.last.Load, restConfig)
-	server, err := listen(flags.listen, newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
-	if err != nil {
-		return err
-	}
-
-	fits := newFitting(cluster.Discovery, cfg, log)
+	metrics.watch(eng, handlers, now.last.Load, d.cluster.Config)
+	fits := newFitting(d.cluster.Discovery, cfg, log)
 	now.fitting = fits
-	control, err := newControl(flags.control, stateDir, &backend{
+	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
+	d.control.Switch(&backend{
 		version: flags.version, engine: eng, handlers: handlers,
-		started: time.Now(), reloader: reloader, current: now, fitting: fits,
+		started: d.started, reloader: reloader, current: now, fitting: fits,
 		rights: lacks,
-	}, log)
-	if err != nil {
-		return err
-	}
+	})
 
 	log.Info("informd starts", "version", flags.version, "sources", len(compiled.Sources),
 		"rules", len(compiled.Rules), "handlers", len(compiled.Handlers),
-		"informers", len(compiled.Informers), "server", restConfig.Host)
+		"informers", len(compiled.Informers), "server", d.cluster.Config.Host)
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what outlives the engine
 	defer end()
+	stop := on.serve(ctx)
 	var group errgroup.Group
-	if flags.pprof {
-		log.Warn("serving profiles to everyone who reaches the address", "address", flags.listen)
-	}
-	group.Go(func() error { return server.run(lasting, log) })
-	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
 	group.Go(func() error {
 		lacks.run(lasting)
-		return nil
-	})
-	group.Go(func() error {
-		peer.ReapOrphans(lasting)
-		return nil
-	})
-	group.Go(func() error {
-		slack.Release(lasting)
 		return nil
 	})
 	group.Go(func() error {
@@ -265,7 +353,7 @@ func run(
 		return nil
 	})
 	group.Go(func() error {
-		hangups.each(ctx, func() { _, _ = now.reload(ctx) }) // which logs
+		d.hangups.each(ctx, func() { _, _ = now.reload(ctx) }) // which logs
 		return nil
 	})
 	group.Go(func() error {
@@ -286,12 +374,7 @@ func run(
 	err = eng.Run(ctx)
 	log.Info("informd stops: deliveries have ended, handlers are ending")
 	end()
-	err = errors.Join(err, group.Wait())
-	if restConfig.ExecProvider != nil {
-		endChildren() // a credential plugin may hang
-	}
-	log.Info("informd has stopped")
-	return err
+	return errors.Join(err, group.Wait(), stop())
 }
 
 // connect makes the clients of a cluster. It sends nothing.

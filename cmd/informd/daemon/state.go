@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/informd/informd/cmd/informd/locate"
@@ -28,6 +29,11 @@ func openState(
 	whole, err := filepath.Abs(dir)
 	if err != nil {
 		whole = dir
+	}
+	if _, err := os.Stat(filepath.Join(whole, raftName)); err == nil {
+		return "", nil, fmt.Errorf("%s belongs to one of several replicas: give --name, --peers and "+
+			"--peer-tls. To go back to one informd, stop all of them, and remove %s from the "+
+			"directory of the one whose state is to be kept", dir, raftName)
 	}
 	store, err = state.Open(whole, state.Options{
 		Logger: log, Version: flags.version, CatchCrashes: true, SetAside: flags.setStateAside,

@@ -37,20 +37,23 @@ func NewCertsCommand() *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "certs DIR --names NAME[,NAME…]",
-		Short: "Write certificates for a remote handler: an authority, a server's and a client's",
-		Long: `Write certificates for mutual TLS between informd and a remote handler, for those who have
-no other issuer. All are of ECDSA P-256; keys are readable for your user only.
+		Short: "Write certificates for a remote handler, or for replicas of informd",
+		Long: `Write certificates for mutual TLS between informd and a remote handler, or between several
+replicas of informd, for those who have no other issuer. All are of ECDSA P-256; keys are readable
+for your user only.
 
   DIR/ca.crt, DIR/ca.key                   an authority, valid for ten years
+  DIR/tls.crt, DIR/tls.key                 for replicas: --peer-tls DIR, valid for a year
   DIR/server/ca.crt, tls.crt, tls.key      for the handler, valid for a year
   DIR/client/ca.crt, tls.crt, tls.key      for informd, valid for a year
 
---names are those by which informd reaches the handler: the host in spec.address, or
-spec.tls.serverName. A name is a DNS name or an IP address.
+For a handler, --names are those by which informd reaches it: the host in spec.address, or
+spec.tls.serverName. A name is a DNS name or an IP address. For replicas, they are the names in
+--peers of informd run, or the hosts there.
 
-The command replaces no file. If DIR has an authority, it issues the other two: to renew them, move
-DIR/server and DIR/client away. Whoever has ca.key can send events to the handler: store it where
-neither of the two can read it.`,
+The command replaces no file. If DIR has an authority, it issues the others: to renew them, move
+DIR/server and DIR/client away, and DIR/tls.crt. Whoever has ca.key can send events to the handler, and
+change the state of replicas: store it where none of them can read it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("name the folder to write to, as in informd certs DIR --names NAME")
@@ -101,6 +104,7 @@ type pair struct {
 // if one of them is there, except for the authority, which it uses then.
 func writeCerts(dir string, names []string, now time.Time) (lines []string, err error) {
 	server, client := filepath.Join(dir, "server"), filepath.Join(dir, "client")
+	replica := filepath.Join(dir, "tls.crt")
 	for _, path := range []string{server, client} {
 		switch _, err := os.Lstat(path); {
 		case err == nil:
@@ -168,6 +172,20 @@ func writeCerts(dir string, names []string, now time.Time) (lines []string, err 
 		}
 		lines = append(lines, fmt.Sprintf("%s   %s, valid until %s", to.dir, to.what, day(issued.cert)))
 	}
+	if _, err := os.Lstat(replica); err == nil {
+		return lines, nil
+	}
+	forServer.ExtKeyUsage = append(forServer.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	issued, err := ca.issue(forServer, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := issued.write(dir, "tls"); err != nil {
+		_ = os.Remove(replica) // it would be taken for whole
+		return nil, err
+	}
+	lines = append(lines, fmt.Sprintf("%s   for replicas of informd with these names, valid until %s",
+		replica, day(issued.cert)))
 	return lines, nil
 }
 

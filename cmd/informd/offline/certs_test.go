@@ -94,7 +94,8 @@ func TestCerts(t *testing.T) {
 	}
 	want := dir + "/ca.crt   the authority, valid until " + ends(dir+"/ca.crt") + "\n" +
 		server + "   for the handler, as oncall.shop.svc, 10.0.0.7, ::1, valid until " + ends(server+"/tls.crt") + "\n" +
-		client + "   for informd, valid until " + ends(client+"/tls.crt") + "\n"
+		client + "   for informd, valid until " + ends(client+"/tls.crt") + "\n" +
+		dir + "/tls.crt   for replicas of informd with these names, valid until " + ends(dir+"/tls.crt") + "\n"
 	if out != want {
 		t.Errorf("it prints\n%s, want\n%s", out, want)
 	}
@@ -112,8 +113,11 @@ func TestCerts(t *testing.T) {
 	if err := shake(t, server, server, "oncall.shop.svc"); err == nil {
 		t.Error("the server's certificate is good for a client")
 	}
+	if err := shake(t, dir, dir, "oncall.shop.svc"); err != nil {
+		t.Errorf("replicas: %v", err)
+	}
 	for path, mode := range map[string]os.FileMode{
-		"ca.key": 0o600, "server/tls.key": 0o600, "client/tls.key": 0o600, "ca.crt": 0o644, "client/ca.crt": 0o644,
+		"ca.key": 0o600, "tls.key": 0o600, "server/tls.key": 0o600, "client/tls.key": 0o600, "ca.crt": 0o644, "client/ca.crt": 0o644,
 	} {
 		info, err := os.Stat(filepath.Join(dir, path))
 		if err != nil || info.Mode().Perm()&^mode != 0 { // the umask may take more away

@@ -210,6 +210,7 @@ func eventOf(d document) (ev handler.Event, err error) {
 			}
 			return ev, d.mistake("not an event: %w", err)
 		}
+		ev.Epoch = handler.Epoch{} // nobody leads here, and handlers refuse older ones
 		if ev.Event == "" {
 			return ev, d.mistake("not an event: it has no field \"event\". %s", whatIsAnEvent)
 		}

@@ -135,6 +135,32 @@ func (p *Patient) OpenReadWrite(
 	})
 }
 
+// Continue opens a file of files to write on from an offset. What it has there is overwritten.
+func Continue(files vfs.FS, name string, at int64) (vfs.File, error) {
+	f, err := files.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	if patient, ok := f.(*patientFile); ok {
+		patient.synced = at
+		return f, nil
+	}
+	return &continued{File: f, at: at}, nil
+}
+
+// continued is a file that is written from an offset on. One goroutine writes.
+type continued struct {
+	vfs.File
+	at int64
+}
+
+// Write implements vfs.File.
+func (f *continued) Write(p []byte) (int, error) {
+	n, err := f.WriteAt(p, f.at)
+	f.at += int64(n)
+	return n, err
+}
+
 func (p *Patient) OpenDir(name string) (vfs.File, error) {
 	return p.file("open", name, func() (vfs.File, error) { return p.FS.OpenDir(name) })
 }

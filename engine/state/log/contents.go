@@ -123,16 +123,13 @@ func read(
 			}
 		}
 		if c.length == 0 {
-			r := fields.Reader{Left: payload}
-			begin := r.Take(len(mark))
-			if version, ok := newerFormat(begin); ok {
-				err := &VersionError{Found: version, Reads: 1}
+			var of uint64
+			if of, previous, err = readFirst(payload); err != nil {
 				return nil, 0, errors.Join(err, file.Close())
 			}
-			if string(begin) != mark || r.Uvarint() != number {
+			if of != number {
 				return c, 0, nil
 			}
-			previous = int64(r.Uvarint())
 		} else if !c.add(payload) {
 			return nil, 0, errors.Join(ErrMalformed, file.Close())
 		}
@@ -296,4 +293,55 @@ func (c *Contents) value(buf []byte, at int64) ([]byte, error) {
 		}
 	}
 	return buf, nil
+}
+
+// extent says how far the frames of a file go.
+type extent struct {
+	length   int64 // of the whole frames; 0 if not even the first one is whole, or of another file
+	whole    int64 // of the whole cuts
+	ofFile   int64 // of the file
+	previous int64 // of the whole cuts of the file before it
+}
+
+// measure reads the frames of a file, without their changes.
+func measure(files Files, dir string, number uint64) (e extent, err error) {
+	file, length, err := files.Open(files.Join(dir, Name(number)))
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	e.ofFile = length
+	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, length), 256<<10)
+	var payload []byte
+	var more bool
+	for {
+		if payload, more, err = readFrame(in, payload, length-e.length); err != nil || payload == nil {
+			return e, err
+		}
+		if e.length == 0 {
+			ofFile, previous, err := readFirst(payload)
+			if err != nil || ofFile != number {
+				return extent{ofFile: length}, err
+			}
+			e.previous = previous
+		}
+		e.length += header + int64(len(payload))
+		if !more {
+			e.whole = e.length
+		}
+	}
+}
+
+// readFirst reads the first frame of a file: the file's number, and how long the whole cuts of the
+// file before it are. The number is 0 if that is no first frame.
+func readFirst(payload []byte) (number uint64, previous int64, err error) {
+	r := fields.Reader{Left: payload}
+	begin := r.Take(len(mark))
+	if version, ok := newerFormat(begin); ok {
+		return 0, 0, &VersionError{Found: version, Reads: 1}
+	}
+	if string(begin) != mark {
+		return 0, 0, nil
+	}
+	return r.Uvarint(), int64(r.Uvarint()), nil
 }

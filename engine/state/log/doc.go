@@ -17,6 +17,12 @@
 //	...
 //	end, err = l.Sync()      // the disk has everything before end
 //
+// # Sharing
+//
+// Several processes can have the same log. [Resume] then takes a function, agree, through which
+// every frame goes as an [Entry]: a frame with its place. Once they agree on it, each of them writes
+// it with [Log.Write], the one that made it as well. A log that has an entry already ignores it.
+//
 // # Reading
 //
 // [Recover] reads what an earlier process left: the longest row of whole cuts. It says what lies
@@ -46,7 +52,8 @@
 //
 // # Concurrency
 //
-// One goroutine at a time calls Append, AppendPart and Roll, and owns the Frame. All other methods
+// One goroutine at a time calls Append, AppendPart and Roll, and owns the Frame. One goroutine at a
+// time calls Write. All other methods
 // of a Log are safe for concurrent use, also with those three. A Contents belongs to one goroutine.
 //
 // # Format

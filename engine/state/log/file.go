@@ -5,8 +5,6 @@ package log
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"sync"
 	"sync/atomic"
 )
@@ -15,8 +13,6 @@ const (
 	mark   = markOf + "1"
 	markOf = "informd cuts " // begins the first frame of a file; the version of its format follows
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // file is a file that this process writes, or has written. One goroutine appends; others may sync
 // meanwhile.
@@ -27,6 +23,7 @@ type file struct {
 	path   string
 	out    Writer
 	length atomic.Int64
+	whole  atomic.Int64 // where the last whole cut ends
 
 	mu       sync.Mutex // guards the fields below
 	synced   int64      // how much of it is on disk
@@ -37,70 +34,69 @@ type file struct {
 // made counts the files that this process has made.
 var made atomic.Uint64
 
-// create makes a file that goes on where the one before it ends, after previous bytes.
-func create(files Files, dir string, number uint64, previous int64) (*file, error) {
+// create makes a file with a number, which begins with a frame.
+func create(files Files, dir string, number uint64, first []byte) (*file, error) {
 	path := files.Join(dir, Name(number))
 	out, err := files.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &file{number: number, id: made.Add(1), dir: dir, path: path, out: out}
-	var f Frame
-	f.Reset(l.end())
-	f.b = append(f.b, mark...)
-	f.b = binary.AppendUvarint(binary.AppendUvarint(f.b, number), uint64(previous))
-	if err := l.append(&f, 0); err != nil {
+	f := &file{number: number, id: made.Add(1), dir: dir, path: path, out: out}
+	if err := f.write(first); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	return l, nil
+	return f, nil
 }
 
-func (l *file) end() Position { return Position{l.number, l.length.Load()} }
+// firstFrame returns the frame that begins the file with a number. It says that whole cuts end in
+// the file before after previous bytes.
+func firstFrame(number uint64, previous int64) *Frame {
+	f := new(Frame)
+	f.Reset(Position{File: number})
+	f.b = append(f.b, mark...)
+	f.b = binary.AppendUvarint(binary.AppendUvarint(f.b, number), uint64(previous))
+	return f
+}
 
-// append writes a frame. more is moreFrames if the cut goes on with the next one, otherwise 0.
-func (l *file) append(f *Frame, more uint32) error {
-	switch {
-	case len(f.b)-header > maxFrame:
-		return fmt.Errorf("a frame of %d bytes is too large", len(f.b))
-	case f.at != l.end():
-		return fmt.Errorf("a frame for %v cannot be appended at %v", f.at, l.end())
-	}
-	payload := f.b[header:]
-	binary.BigEndian.PutUint32(f.b, uint32(len(payload))|more)
-	binary.BigEndian.PutUint32(f.b[4:], crc32.Checksum(payload, castagnoli))
-	if _, err := l.out.Write(f.b); err != nil {
+func (f *file) end() Position { return Position{f.number, f.length.Load()} }
+
+// write writes a sealed frame at the file's end.
+func (f *file) write(frame []byte) error {
+	if _, err := f.out.Write(frame); err != nil {
 		return err
 	}
-	l.length.Add(int64(len(f.b)))
+	if end := f.length.Add(int64(len(frame))); !hasMore(frame) {
+		f.whole.Store(end)
+	}
 	return nil
 }
 
 // sync returns when everything that was appended before is on disk.
-func (l *file) sync(files Files) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	length := l.length.Load()
-	if l.isClosed || l.synced == length {
+func (f *file) sync(files Files) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	length := f.length.Load()
+	if f.isClosed || f.synced == length {
 		return nil
 	}
-	if err := l.out.Sync(); err != nil {
+	if err := f.out.Sync(); err != nil {
 		return err
 	}
-	if !l.isListed {
-		if err := files.SyncDir(l.dir); err != nil {
+	if !f.isListed {
+		if err := files.SyncDir(f.dir); err != nil {
 			return err
 		}
 	}
-	l.synced, l.isListed = length, true
+	f.synced, f.isListed = length, true
 	return nil
 }
 
-func (l *file) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isClosed {
+func (f *file) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.isClosed {
 		return nil
 	}
-	l.isClosed = true
-	return l.out.Close()
+	f.isClosed = true
+	return f.out.Close()
 }

@@ -5,11 +5,12 @@ package log
 import "io"
 
 // Files is the file system, as a log needs it. Its methods, and those of its files, are safe for
-// concurrent use. The error about a file that does
-// not exist wraps fs.ErrNotExist.
+// concurrent use. The error about a file that does not exist wraps fs.ErrNotExist.
 type Files interface {
 	// Create makes an empty file, or empties the one with this name.
 	Create(name string) (Writer, error)
+	// Continue opens a file to write on from an offset. What the file has there is overwritten.
+	Continue(name string, at int64) (Writer, error)
 	// Open opens a file to read it, and returns its length.
 	Open(name string) (r Reader, length int64, err error)
 	Remove(name string) error

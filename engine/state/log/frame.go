@@ -4,6 +4,8 @@ package log
 
 import (
 	"encoding/binary"
+	"fmt"
+	"hash/crc32"
 	"math"
 
 	"github.com/informd/informd/engine/state/fields"
@@ -28,6 +30,8 @@ const (
 	moreFrames = 1 << 31
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // MaxPart is the length at which a frame should end, and the next change begin another one: see
 // [Frame.SpillAt]. So the memory that a cut takes on its way is bounded.
 const MaxPart = 64 << 20
@@ -36,6 +40,11 @@ const MaxPart = 64 << 20
 type Position struct {
 	File   uint64
 	Offset int64
+}
+
+// IsBefore reports whether a position comes before another one.
+func (p Position) IsBefore(other Position) bool {
+	return p.File < other.File || p.File == other.File && p.Offset < other.Offset
 }
 
 // Frame is a cut on its way into a log, or a part of it. Reset comes first. A Frame can be used
@@ -62,6 +71,25 @@ func (f *Frame) SpillAt(max int, spill func() error) { f.max, f.spill, f.err = m
 
 // Err returns the error of spill, or nil. The cut is then incomplete, and must not be appended.
 func (f *Frame) Err() error { return f.err }
+
+// seal returns the frame as it stands in a file. hasMore says that its cut has another frame after
+// it. The bytes belong to the Frame.
+func (f *Frame) seal(hasMore bool) ([]byte, error) {
+	payload := f.b[header:]
+	if len(payload) > maxFrame {
+		return nil, fmt.Errorf("a frame of %d bytes is too large", len(f.b))
+	}
+	length := uint32(len(payload))
+	if hasMore {
+		length |= moreFrames
+	}
+	binary.BigEndian.PutUint32(f.b, length)
+	binary.BigEndian.PutUint32(f.b[4:], crc32.Checksum(payload, castagnoli))
+	return f.b, nil
+}
+
+// hasMore reports whether the cut of a sealed frame has another frame after it.
+func hasMore(frame []byte) bool { return binary.BigEndian.Uint32(frame)&moreFrames != 0 }
 
 // IsEmpty reports whether the frame has no change.
 func (f *Frame) IsEmpty() bool { return len(f.b) == header }

@@ -43,6 +43,34 @@ func (m *memory) Open(name string) (Reader, int64, error) {
 	return f, int64(len(f.text)), nil
 }
 
+func (m *memory) Continue(name string, at int64) (Writer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.files[name]
+	if f == nil {
+		return nil, fs.ErrNotExist
+	}
+	return &memoryTail{f, int(at)}, m.fails
+}
+
+// memoryTail is a file that is written on from an offset.
+type memoryTail struct {
+	*memoryFile
+	at int
+}
+
+func (t *memoryTail) Write(p []byte) (int, error) {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	if t.of.fails != nil {
+		return 0, t.of.fails
+	}
+	rest := len(t.text) - t.at
+	t.text = append(t.text[:t.at], append(bytes.Clone(p), t.text[t.at+min(rest, len(p)):]...)...)
+	t.at += len(p)
+	return len(p), nil
+}
+
 func (m *memory) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

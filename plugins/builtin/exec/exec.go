@@ -277,14 +277,23 @@ func key(ev handler.Event) string {
 	return ev.Namespace + "/" + ev.Name
 }
 
-// about returns variables with what a script would otherwise have to parse JSON for.
+// about returns variables with what a script would otherwise have to parse JSON for. Those of the
+// epoch and of the trace are there only if the event has one. TRACEPARENT has the name by which
+// OpenTelemetry's tools find it.
 func about(ev handler.Event) []string {
-	return []string{
+	variables := []string{
 		"INFORMD_EVENT=" + ev.Event,
 		"INFORMD_RULE=" + ev.Rule,
 		"INFORMD_NAMESPACE=" + ev.Namespace,
 		"INFORMD_NAME=" + ev.Name,
 	}
+	if !ev.Epoch.IsZero() {
+		variables = append(variables, "INFORMD_EPOCH="+ev.Epoch.String())
+	}
+	if ev.Traceparent != "" {
+		variables = append(variables, "TRACEPARENT="+ev.Traceparent)
+	}
+	return variables
 }
 
 // inherited returns the handler's own environment without the variables that informd and go-plugin

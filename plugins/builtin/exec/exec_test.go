@@ -177,6 +177,25 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A command learns who leads, and where the event is in a trace. Its own TRACEPARENT gives way to the
+// event's.
+func TestEpochAndTrace(t *testing.T) {
+	t.Setenv("TRACEPARENT", "the handler's")
+	traced := event
+	traced.Epoch, traced.Traceparent = handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 7}, "00-a-b-01"
+	path := filepath.Join(t.TempDir(), "out")
+	h := script(t, `cat > /dev/null; echo "${INFORMD_EPOCH-none} $TRACEPARENT" >> "$1"`, path)
+	for _, ev := range []handler.Event{event, traced} {
+		if _, err := h.Handle(t.Context(), ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if want := "none the handler's\n6b1e/1/7 00-a-b-01\n"; err != nil || string(got) != want {
+		t.Errorf("got %s %v, want %s", got, err, want)
+	}
+}
+
 // A shell has a PATH of its own as long as nobody gives it one.
 func TestPathWithoutOne(t *testing.T) {
 	t.Setenv("INFORMD_CACHE_SOCKET", "unix:/cache")

@@ -24,6 +24,9 @@ func encode(ev handler.Event) ([]byte, error) {
 	ce.SetType("dev.informd." + ev.Event)
 	ce.SetSubject(subject(ev))
 	ce.SetDataContentType(event.ApplicationJSON)
+	if ev.Traceparent != "" {
+		ce.SetExtension("traceparent", ev.Traceparent) // as the extension Distributed Tracing has it
+	}
 	ce.DataEncoded = data // SetData would encode bytes as base64
 	if err := ce.Validate(); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)

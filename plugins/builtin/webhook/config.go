@@ -91,6 +91,8 @@ const schema = `{"type":"object","additionalProperties":false,"required":["url"]
 
 const (
 	defaultSignature = "X-Informd-Signature"
+	epochHeader      = "Informd-Epoch" // CLUSTER/GENERATION/TERM
+	traceHeader      = "Traceparent"   // of W3C Trace Context
 	maxURL           = 8 << 10
 	maxHeaders       = 64
 	maxHeader        = 8 << 10 // bytes of a header's value
@@ -311,8 +313,8 @@ func (c *config) setHMAC(secretFile, header string) (problems []error) {
 // ours are headers that the webhook or HTTP itself sets.
 var ours = []string{
 	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
-	"Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade",
+	epochHeader, "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", traceHeader,
+	"Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 func (c *config) setHeaders(t *templates, headers map[string]string) (problems []error) {

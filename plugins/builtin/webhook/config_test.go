@@ -50,6 +50,8 @@ func TestConfigRefused(t *testing.T) {
 		"empty name":      {headers("", "v"), "is not a valid name"},
 		"header injected": {headers("X", secret+"\r\nY: z"), "headers.X: may hold printable characters"},
 		"own header":      {headers("content-type", "text/plain"), "headers.content-type: is set by informd or by HTTP itself"},
+		"epoch":           {headers("informd-epoch", "a/1/1"), "headers.informd-epoch: is set by informd or by HTTP itself"},
+		"trace":           {headers("traceparent", "00-a-b-01"), "headers.traceparent: is set by informd or by HTTP itself"},
 		"framing":         {headers("Transfer-Encoding", "chunked"), "is set by informd"},
 		"host":            {headers("Host", "other"), "is set by informd"},
 		"twice":           {headers("x-a", "1", "X-A", "2"), "is there twice"},

@@ -76,11 +76,14 @@ func (c *config) keys() (keys []string) {
 	return longestFirst(keys)
 }
 
+// shown are headers of a request whose values may be quoted.
+var shown = []string{"Content-Type", "User-Agent", epochHeader, traceHeader}
+
 // sent returns what a request carries that reports do not show: the values of its headers, and the
 // parts of its URL after the host.
 func sent(request *http.Request) (parts []string) {
 	for name, values := range request.Header {
-		if name != "Content-Type" && name != "User-Agent" {
+		if !slices.Contains(shown, name) {
 			parts = append(parts, values...)
 			for _, value := range values { // a service may quote a token without its scheme
 				for word := range strings.FieldsSeq(value) {

@@ -105,6 +105,13 @@ func (c *config) request(ctx context.Context, ev *handler.Event) (*http.Request,
 		}
 	}
 	request.Header.Set("Content-Type", contentType)
+	for name, value := range map[string]string{
+		epochHeader: ev.Epoch.String(), traceHeader: ev.Traceparent,
+	} {
+		if value != "" && checkHeader(name, value) == nil {
+			request.Header.Set(name, value)
+		}
+	}
 	return request, c.authorize(request, body)
 }
 

@@ -127,6 +127,60 @@ func TestPostsACloudEvent(t *testing.T) {
 	}
 }
 
+// A request says who leads, and where the event is in a trace, whatever its body is. That of an
+// informd without replicas says neither.
+func TestEpochAndTrace(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	type request struct {
+		epoch, trace []string
+		data         handler.Epoch // of the body
+		attribute    string
+	}
+	for why, c := range map[string]struct {
+		config values
+		epoch  handler.Epoch
+		trace  string
+		want   request
+	}{
+		"neither": {values{}, handler.Epoch{}, "", request{}},
+		"both": {
+			values{}, handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 7}, trace,
+			request{[]string{"6b1e/1/7"}, []string{trace}, handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 7}, trace},
+		},
+		"with a body of its own": {
+			values{"format": "template", "body": values{"text": "${name}"}}, handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 7}, trace,
+			request{epoch: []string{"6b1e/1/7"}, trace: []string{trace}},
+		},
+		"what cannot be in a header": {
+			values{}, handler.Epoch{Cluster: "a\n", Generation: 1}, "a\nb",
+			request{nil, nil, handler.Epoch{Cluster: "a\n", Generation: 1}, "a\nb"},
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			var got request
+			server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				var body struct {
+					Data        handler.Event `json:"data"`
+					Traceparent string        `json:"traceparent"`
+				}
+				if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+					t.Error(err)
+				}
+				got = request{r.Header["Informd-Epoch"], r.Header["Traceparent"], body.Data.Epoch, body.Traceparent}
+			})
+			c.config["url"] = server.URL
+			ev := change
+			ev.Epoch, ev.Traceparent = c.epoch, c.trace
+			if _, err := configured(t, c.config).Handle(t.Context(), ev); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(request{})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestSubject(t *testing.T) {
 	for want, ev := range map[string]handler.Event{
 		"apps/v1/deployments/shop/web": change,

@@ -137,6 +137,10 @@ func (t *trial) strange(ctx context.Context) {
 				older.Event, older.Old = handler.Added, nil
 				ev.Items = []handler.Event{older, newest}
 			})},
+			{"of a replica, in a trace", change(func(ev *handler.Event) {
+				ev.Epoch = handler.Epoch{Cluster: "handlertest", Generation: 1, Term: 1}
+				ev.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			})},
 			{"of nothing", handler.Event{}},
 		} {
 			t.wantAnswer(ctx, k, "an event "+c.name, c.ev)

@@ -162,7 +162,10 @@ func onWire(ev *handler.Event) *handlerpb.Event {
 			Group: ev.Resource.Group, Version: ev.Resource.Version, Resource: ev.Resource.Resource,
 		},
 		Namespace: ev.Namespace, Name: ev.Name, Uid: ev.UID, ResourceVersion: ev.ResourceVersion,
-		Object: ev.Object, Old: ev.Old, Payload: ev.Payload,
+		Traceparent: ev.Traceparent, Object: ev.Object, Old: ev.Old, Payload: ev.Payload,
+	}
+	if e := ev.Epoch; !e.IsZero() {
+		out.Epoch = &handlerpb.Epoch{Cluster: e.Cluster, Generation: e.Generation, Term: e.Term}
 	}
 	for name, objects := range ev.Attached {
 		if out.Attached == nil {

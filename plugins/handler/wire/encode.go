@@ -58,6 +58,7 @@ type Encoder struct {
 	event    []byte  // scratch: the text of one event, then of its items
 	items    []int   // scratch: where the text of each item ends in event
 	resource []byte  // scratch: its resource
+	epoch    []byte  // scratch: its epoch
 }
 
 // part is JSON that follows the first behind bytes of text.
@@ -137,7 +138,14 @@ func (e *Encoder) appendText(t []byte, ev *handler.Event) []byte {
 	t = appendString(t, 7, ev.Namespace)
 	t = appendString(t, 8, ev.Name)
 	t = appendString(t, 9, ev.UID)
-	return appendString(t, 10, ev.ResourceVersion)
+	t = appendString(t, 10, ev.ResourceVersion)
+	if !ev.Epoch.IsZero() {
+		e.epoch = appendString(e.epoch[:0], 1, ev.Epoch.Cluster)
+		e.epoch = appendNumber(e.epoch, 2, ev.Epoch.Generation)
+		e.epoch = appendNumber(e.epoch, 3, ev.Epoch.Term)
+		t = appendBytes(t, 17, e.epoch)
+	}
+	return appendString(t, 18, ev.Traceparent)
 }
 
 // addContents adds the JSON that an event and its items have.

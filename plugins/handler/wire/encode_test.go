@@ -61,6 +61,10 @@ func eventInProto(ev *handler.Event) *handlerpb.Event {
 	for i := range ev.Items {
 		items = append(items, eventInProto(&ev.Items[i]))
 	}
+	var epoch *handlerpb.Epoch
+	if e := ev.Epoch; !e.IsZero() {
+		epoch = &handlerpb.Epoch{Cluster: text(e.Cluster), Generation: e.Generation, Term: e.Term}
+	}
 	return &handlerpb.Event{
 		Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
 		Resource: &handlerpb.Resource{
@@ -68,6 +72,7 @@ func eventInProto(ev *handler.Event) *handlerpb.Event {
 		},
 		Namespace: text(ev.Namespace), Name: text(ev.Name), Uid: text(ev.UID), ResourceVersion: text(ev.ResourceVersion),
 		Object: ev.Object, Old: ev.Old, Payload: ev.Payload, Attached: attached, Items: items,
+		Epoch: epoch, Traceparent: text(ev.Traceparent),
 	}
 }
 
@@ -113,13 +118,14 @@ func full() handler.Event {
 		Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
 		Attached: map[string][]json.RawMessage{"pöds": {[]byte(`{"b":1}`), []byte(`{"b":2}`)}, "none": {}},
 		Items:    []handler.Event{whole, {}, summary},
+		Epoch:    handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 1 << 40}, Traceparent: "00-a-b-01",
 	}
 }
 
 // A new field of the protocol is one that the encoder should know.
 func TestEncodesEveryField(t *testing.T) {
 	req := (&batch{attempts: []Attempt{{Event: full(), Seq: 1}}, cancels: []uint64{1}}).inProto()
-	for _, m := range []proto.Message{req, req.GetEvents()[0], req.GetEvents()[0].GetResource()} {
+	for _, m := range []proto.Message{req, req.GetEvents()[0], req.GetEvents()[0].GetResource(), req.GetEvents()[0].GetEpoch()} {
 		reflected := m.ProtoReflect()
 		for fields, i := reflected.Descriptor().Fields(), 0; i < fields.Len(); i++ {
 			if !reflected.Has(fields.Get(i)) {
@@ -143,7 +149,8 @@ func TestEncode(t *testing.T) {
 		Attached: map[string][]json.RawMessage{"\xff": {[]byte(`{}`)}}, Name: "a\xffb", Rule: "\xc3",
 		Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32,
 	}
-	broken.Items = []handler.Event{{Name: "a\xffb"}}
+	broken.Items = []handler.Event{{Name: "a\xffb", Epoch: handler.Epoch{Term: 1}}}
+	broken.Epoch, broken.Traceparent = handler.Epoch{Cluster: "\xff"}, "\xff"
 	var thousand handler.Event
 	for n := range 1000 {
 		item := handler.Event{Name: strings.Repeat("x", n%200), Payload: bytes.Repeat([]byte("1"), n%20)}

@@ -26,8 +26,8 @@ type Request struct {
 }
 
 // Attempt is one event that was sent. Its strings and JSON share no memory with other events, so a
-// handler that keeps one event keeps no more than that. Only its rule, kind and resource are
-// shared, which never change.
+// handler that keeps one event keeps no more than that. Only its rule, kind, resource and the
+// cluster of its epoch are shared, which never change.
 type Attempt struct {
 	Seq   uint64 // the number that the answer names
 	Event handler.Event
@@ -53,9 +53,12 @@ type limit struct {
 type names struct {
 	rule, event string
 	resource    handler.Resource
+	cluster     string // of the epoch
 }
 
-func namesOf(ev *handler.Event) names { return names{ev.Rule, ev.Event, ev.Resource} }
+func namesOf(ev *handler.Event) names {
+	return names{ev.Rule, ev.Event, ev.Resource, ev.Epoch.Cluster}
+}
 
 func (r *Request) unmarshal(data mem.BufferSlice) error {
 	if len(data) == 1 {
@@ -166,6 +169,20 @@ func (a *Attempt) decode(wire []byte, last names, depth int) error {
 			err := item.decode(f.bytes, last, depth+1)
 			ev.Items = append(ev.Items, item.Event)
 			return err
+		case 17:
+			return f.message(func(f field) error {
+				switch f.number {
+				case 1:
+					return f.text(&ev.Epoch.Cluster, last.cluster)
+				case 2:
+					set(&ev.Epoch.Generation, f)
+				case 3:
+					set(&ev.Epoch.Term, f)
+				}
+				return nil
+			})
+		case 18:
+			return f.text(&ev.Traceparent, "")
 		}
 		return nil
 	})

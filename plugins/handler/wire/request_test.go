@@ -38,8 +38,9 @@ func sample() *handlerpb.DeliverRequest {
 					{Seq: 5, Rule: "q", TimeLimit: &durationpb.Duration{}, Items: []*handlerpb.Event{{Rule: "q"}, {}}},
 					{},
 				},
+				Epoch: &handlerpb.Epoch{Cluster: "6b1e", Generation: 1, Term: 1 << 40}, Traceparent: "00-a-b-01",
 			},
-			{Seq: 2, Rule: "r", TimeLimit: &durationpb.Duration{}},
+			{Seq: 2, Rule: "r", TimeLimit: &durationpb.Duration{}, Epoch: &handlerpb.Epoch{Cluster: "6b1e", Term: 1}},
 			{Event: "added", Resource: &handlerpb.Resource{}, TimeLimit: &durationpb.Duration{Seconds: -1, Nanos: -5}},
 			{},
 		},
@@ -67,7 +68,10 @@ func convertedEvent(e *handlerpb.Event) handler.Event {
 			Group: e.GetResource().GetGroup(), Version: e.GetResource().GetVersion(), Resource: e.GetResource().GetResource(),
 		},
 		Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), ResourceVersion: e.GetResourceVersion(),
-		Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(),
+		Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(), Traceparent: e.GetTraceparent(),
+		Epoch: handler.Epoch{
+			Cluster: e.GetEpoch().GetCluster(), Generation: e.GetEpoch().GetGeneration(), Term: e.GetEpoch().GetTerm(),
+		},
 	}
 	for name, objects := range e.GetAttached() {
 		if ev.Attached == nil {

@@ -65,6 +65,15 @@ func TestAppend(t *testing.T) {
 			`{"id":"b","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
 			`"name":"","uid":"","resourceVersion":"","payload":2}]}`,
 	}, {
+		name: "the epoch of an informd with replicas, and the place in a trace",
+		give: handler.Event{
+			ID: "i", Resource: pods, Object: json.RawMessage(`{}`),
+			Epoch: handler.Epoch{Cluster: "6b1e", Generation: 1, Term: 7}, Traceparent: "00-a-b-01",
+		},
+		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
+			`"name":"","uid":"","resourceVersion":"","epoch":{"cluster":"6b1e","generation":1,"term":7},` +
+			`"traceparent":"00-a-b-01","object":{}}`,
+	}, {
 		name: "an object over several lines becomes one line",
 		give: handler.Event{ID: "i", Resource: pods, Object: json.RawMessage("{\n  \"a\": \"<b>\",\r\n  \"b\": [1,\n 2]\n}\n")},
 		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +

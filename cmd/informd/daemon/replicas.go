@@ -1,0 +1,362 @@
+// One of several informds that have the same state: one leads, and the others follow.
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/locate"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/replica"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// raftName is the directory, within the state directory, of what the replicas agree with.
+const raftName = "raft"
+
+// abandonAfter is how long the engine may take to end after this informd ceased to lead. Then the
+// process ends, so that nothing of it goes on beside the next leader.
+const abandonAfter = 10 * time.Second
+
+// replicaFlags are the flags that make an informd one of several.
+type replicaFlags struct {
+	name  string
+	peers map[string]string // addresses by name
+	tls   string
+}
+
+// check returns what is wrong with the flags, beside those for the state directory and a dry run.
+func (f *replicaFlags) check(stateDir string, isDry bool) error {
+	mistake := func(format string, args ...any) error {
+		return &cli.ExitError{Code: cli.ExitUsage, Err: fmt.Errorf(format, args...)}
+	}
+	if f.name == "" && len(f.peers) == 0 && f.tls == "" {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(f.peers))
+	switch {
+	case f.name == "" || len(f.peers) == 0 || f.tls == "":
+		return mistake("--name, --peers and --peer-tls belong together: give all three")
+	case f.peers[f.name] == "":
+		return mistake("--name %q is not one of --peers: %s", f.name, strings.Join(names, ", "))
+	case slices.Contains(slices.Collect(maps.Values(f.peers)), ""):
+		return mistake("--peers: give each replica an address, as in a=HOST:PORT")
+	case len(f.peers) < 3 || len(f.peers)%2 == 0:
+		return mistake("--peers names %d replicas: give an odd number, three or more",
+			len(f.peers))
+	case stateDir == "" || stateDir == locate.NoState:
+		return mistake("--peers needs --state-dir DIR: each replica has a directory of its own")
+	case isDry:
+		return mistake("--dry-run keeps no state, so it has no use for --peers")
+	}
+	for _, name := range names {
+		if _, port, err := net.SplitHostPort(f.peers[name]); err != nil || port == "" {
+			return mistake("--peers: the address of %s is %q: give HOST:PORT", name, f.peers[name])
+		}
+	}
+	return nil
+}
+
+// replicate runs one of several informds until ctx ends.
+func (d *informd) replicate(
+	ctx context.Context, cfg *config.Config, compiled *plan.Plan) (err error) {
+	dir, err := filepath.Abs(d.flags.stateDir)
+	if err != nil {
+		return err
+	}
+	store, err := openReplica(dir, d.flags.version, d.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	identity, err := replica.LoadIdentity(d.flags.replica.tls)
+	if err != nil {
+		return fmt.Errorf("--peer-tls: %w", err)
+	}
+	reach := newReach(d.cluster, d.log)
+	member, err := replica.Start(replica.Options{
+		Name: d.flags.replica.name, Peers: d.flags.replica.peers, Identity: identity,
+		Dir: filepath.Join(dir, raftName), Storage: store, Version: d.flags.version, Logger: d.log,
+		Unable: reach.unable,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, member.Close()) }()
+	f := &follower{informd: d, member: member, store: store, reach: reach}
+	if err := d.listen(dir, &control.Replicas{Status: member.Status, HandOver: f.handOver}); err != nil {
+		return err
+	}
+	d.server.show(f.mux())
+	stop := d.serve(ctx)
+	lasting, end := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	probing.Go(func() { reach.probe(lasting) })
+	err = f.run(ctx, cfg, compiled)
+	end()
+	probing.Wait()
+	err = errors.Join(err, stop())
+	d.log.Info("informd has stopped")
+	return err
+}
+
+// openReplica opens the state of a replica. It refuses that of an informd without replicas. If the
+// state is lost, it first forgets what the replica has agreed to: it is another replica then, or it
+// could lead with less than the others know.
+func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) {
+	raft := filepath.Join(dir, raftName)
+	_, hasNoRaft := os.Stat(raft)
+	_, hasNoStore := os.Stat(filepath.Join(dir, "store"))
+	switch {
+	case hasNoRaft != nil && hasNoStore == nil:
+		return nil, fmt.Errorf("%s has the state of an informd without replicas: give an empty "+
+			"--state-dir", dir)
+	case errors.Is(hasNoStore, fs.ErrNotExist) && hasNoRaft == nil:
+		log.Warn("the state of this replica is gone: it gets the state of the others", "dir", dir)
+		if err := os.RemoveAll(raft); err != nil {
+			return nil, err
+		}
+	}
+	options := state.Options{Logger: log, Version: version}
+	store, err := state.OpenReplica(dir, options)
+	if errors.Is(err, state.ErrSetAside) {
+		if err := os.RemoveAll(raft); err != nil {
+			return nil, err
+		}
+		store, err = state.OpenReplica(dir, options)
+	}
+	if locked, ok := errors.AsType[*state.LockedError](err); ok {
+		return nil, fmt.Errorf("%w with --state-dir", locked)
+	}
+	return store, err
+}
+
+// follower is a replica, which leads at times.
+type follower struct {
+	*informd
+	member *replica.Member
+	store  *state.Replica
+	reach  *reach
+
+	mu     sync.Mutex              // guards the fields below
+	resign context.CancelCauseFunc // ends the term in order; nil if this one does not lead
+	gaveUp time.Time               // when it last resigned because it did not reach the API server
+}
+
+// errHandsOver is why a term ends in order while this informd goes on.
+var errHandsOver = errors.New("this informd hands over to another one")
+
+// handOver makes another replica lead. It returns when this one does not lead any more.
+func (f *follower) handOver(ctx context.Context) error {
+	f.mu.Lock()
+	resign := f.resign
+	f.mu.Unlock()
+	if resign == nil {
+		return fmt.Errorf("this informd does not lead; %s does",
+			cmp.Or(f.member.Status(ctx).Leader, "none"))
+	}
+	if !f.hasSuccessor(ctx) {
+		return errors.New("no other replica can lead now: informd cluster status says why")
+	}
+	resign(errHandsOver)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return fmt.Errorf("no other replica leads yet: %w", ctx.Err())
+		}
+		if info := f.member.Info(); info.Role != replica.Leads && info.Leader != "" {
+			tick.Stop()
+			return nil
+		}
+	}
+}
+
+// hasSuccessor reports whether another replica could lead and work.
+func (f *follower) hasSuccessor(ctx context.Context) bool {
+	return slices.ContainsFunc(f.member.Status(ctx).Members, func(m replica.MemberStatus) bool {
+		return m.Role == replica.Follows && m.Trouble == "" && m.Unable == ""
+	})
+}
+
+// lacksServer resigns if this informd leads and has not reached the API server for a while, and
+// another one has. It does that seldom: the API server may not answer anybody.
+func (f *follower) lacksServer(ctx context.Context, resign context.CancelCauseFunc) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		why := f.reach.unable()
+		f.mu.Lock()
+		isSoon := time.Since(f.gaveUp) < resignAgain
+		f.mu.Unlock()
+		if why == "" || isSoon || !f.hasSuccessor(ctx) {
+			continue
+		}
+		f.log.Warn("this informd hands over to a replica that reaches the API server", "reason", why)
+		f.mu.Lock()
+		f.gaveUp = time.Now()
+		f.mu.Unlock()
+		resign(errHandsOver)
+		return
+	}
+}
+
+// resignAgain is how long a replica that did not reach the API server leads at least when it leads
+// again.
+const resignAgain = 10 * time.Minute
+
+// run leads whenever the others want it, until ctx ends, or until this replica cannot go on.
+func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.Plan) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-f.store.Failed():
+			cancel(f.store.Err())
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		term, err := f.member.Lead(ctx)
+		switch {
+		case f.store.Err() != nil:
+			return f.store.Err()
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		err = f.leadOnce(ctx, term, cfg, compiled)
+		f.server.show(f.mux())
+		f.control.Switch(nil)
+		term.End()
+		if err != nil && !errors.Is(err, state.ErrDeposed) {
+			return err
+		}
+	}
+}
+
+// leadOnce leads for a term.
+func (f *follower) leadOnce(
+	ctx context.Context, term *replica.Term, cfg *config.Config, compiled *plan.Plan) error {
+	deposed := term.Context()
+	f.log.Info("this informd leads", "term", term.Number())
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(deposed, func() {
+		f.log.Warn("this informd no longer leads: its engine ends at once", "term", term.Number())
+		cancel(state.ErrDeposed)
+	})()
+	ended := make(chan struct{})
+	defer close(ended)
+	go f.watchEnd(deposed, ended)
+	go f.lacksServer(ctx, cancel)
+	f.mayResign(cancel)
+	defer f.mayResign(nil)
+	// Another replica may have led with other manifests since this one has read them.
+	if newer, compiledNewer, err := manifests.LoadForCluster(f.flags.manifests); err == nil {
+		cfg, compiled = newer, compiledNewer
+	} else {
+		f.log.Error("the manifests have mistakes: informd leads with those that it has started with",
+			"error", err)
+	}
+	cfg, compiled, err := f.kinds.named(ctx, cfg, compiled)
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	store, err := f.store.Lead(term.Propose)
+	if err != nil {
+		return err
+	}
+	generation, err := store.Generation()
+	if err != nil {
+		return err
+	}
+	epoch := handler.Epoch{
+		Cluster: f.member.Info().Cluster, Generation: generation, Term: term.Number(),
+	}
+	f.log.Info("the state is open", "took", time.Since(began).Round(time.Millisecond),
+		"epoch", epoch.String())
+	return f.lead(ctx, cfg, compiled, leading{
+		store: store, abort: deposed.Done(), epoch: epoch, verify: term.Verify,
+		serve: func(context.Context) func() error { return func() error { return nil } },
+	})
+}
+
+// mayResign sets what ends the term in order.
+func (f *follower) mayResign(resign context.CancelCauseFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resign = resign
+}
+
+// watchEnd ends the process if a term is over and its engine does not end.
+func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
+	select {
+	case <-deposed.Done():
+	case <-ended:
+		return
+	}
+	select {
+	case <-time.After(abandonAfter):
+		f.log.Error("the engine has not ended, although this informd no longer leads: the process ends")
+		f.folders.Remove()
+		os.Exit(1)
+	case <-ended:
+	}
+}
+
+// mux returns the handler for what --listen serves while this informd follows: the paths are those
+// of newMux. It is ready if it has a leader and is part of the cluster.
+func (f *follower) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n") // the client may have gone
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		info := f.member.Info()
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		isReady := info.Role == replica.Follows && info.Leader != "" && info.Trouble == ""
+		mark, end := "[+]", "ready"
+		if !isReady {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			mark, end = "[-]", "not ready; informd cluster status says why"
+		}
+		fmt.Fprintf(w, "%s replica %s: %s\n%s\n", mark, info.Name, info.Role, end)
+	})
+	metrics := newMetrics(f.flags.version, false)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
+	if f.flags.pprof {
+		addProfiles(mux)
+	}
+	return mux
+}
