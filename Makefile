@@ -149,11 +149,11 @@ soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one tha
 		./integration/e2e ./integration/bench ./plugins/host ./engine/source ./engine/state ./config
 
 .PHONY: bench
-bench: build controlplane ## Measure informd beside a stock informer, in 25 minutes; writes docs/benchmarks.md
+bench: build controlplane ## Measure informd beside a stock informer, in half an hour; writes docs/benchmarks.md
 	go run ./integration/bench
 
 .PHONY: bench-full
-bench-full: build controlplane ## The same with curves over objects, rules, handlers and rates, in an hour
+bench-full: build controlplane ## The same with curves over objects, rules, handlers and rates, in more than an hour
 	go run ./integration/bench -full
 
 .PHONY: check

@@ -11,6 +11,7 @@ import (
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state/steps"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -64,7 +65,12 @@ spec:
   payload: {pod: object.metadata.name, node: object.spec.nodeName}
 `, i, app)
 	}
-	e, informer, in := idle(b, manifests.String())
+	marks, err := steps.Open(b.TempDir(), time.Now())
+	if err != nil {
+		b.Log(err)
+	}
+	defer marks.Close()
+	e, informer, in := idleWith(b, manifests.String(), Options{Steps: marks})
 
 	// Pods change in turn, so that no old state is decoded already. A lane holds at most one change
 	// of each: they merge.

@@ -367,7 +367,7 @@ metadata: {name: acts}
 spec: {source: maps, count: {times: 3, within: 1h}, actions: [{patch: {merge: {data: {size: "1"}}}}]}
 `, writes.cluster(newLife(t)), Options{})
 	r := e.work().Rules[0]
-	if !r.KnowsOwn {
+	if r.Own == nil {
 		t.Fatal("the rule does not recognize its own changes")
 	}
 	at := func(version int) *object.Object {

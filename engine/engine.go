@@ -25,6 +25,7 @@ import (
 	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/state/steps"
 	"github.com/informd/informd/engine/targets"
 	"github.com/informd/informd/engine/trail"
 	"github.com/informd/informd/plugins/handler"
@@ -74,6 +75,11 @@ type Options struct {
 	Abort <-chan struct{}
 	// GoneAfter is that of source.Options.
 	GoneAfter time.Duration
+	// Steps notes which steps are under way. nil notes nothing.
+	Steps *steps.Marks
+	// Suspects returns the changes in whose steps other replicas have died. Run calls it once, before
+	// it follows anything. nil returns none.
+	Suspects func(context.Context) []steps.Suspect
 	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means timing.Turn. For
 	// tests.
 	catchUpTurn time.Duration
@@ -87,6 +93,15 @@ type Options struct {
 	Stepping *Stepping
 }
 
+// suspects returns the changes in whose steps this informd and its replicas died.
+func (o Options) suspects(ctx context.Context) []steps.Suspect {
+	all := o.Steps.Suspects()
+	if o.Suspects != nil {
+		all = append(all, o.Suspects(ctx)...)
+	}
+	return all
+}
+
 // Engine runs a plan, and can change to another one: see Reload. Operators' questions and requests
 // go to its Desk.
 type Engine struct {
@@ -95,8 +110,9 @@ type Engine struct {
 	store     *state.Store // nil if nothing is kept
 	dead      *dispatch.LetterBox
 	informers *source.Informers
-	server    string    // the API server's address
-	stepping  *Stepping // nil if Run drives the engine
+	server    string                                // the API server's address
+	stepping  *Stepping                             // nil if Run drives the engine
+	steps     func(context.Context) []steps.Suspect // in which informd has died
 
 	parts     running.Parts
 	present   running.Present
@@ -128,6 +144,7 @@ func New(
 	}
 	e := &Engine{
 		log: o.Logger, store: o.State, informers: all, server: cluster.Config.Host, stepping: o.Stepping,
+		steps: o.suspects,
 	}
 	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
@@ -161,7 +178,7 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 		Config: cluster.Config, HTTP: cluster.HTTP, Discovery: cluster.Discovery,
 		Logger: o.Logger, Clock: o.Clock, Rule: e.present.Maker, Observer: o.Acted, DryRun: o.DryRun,
 		Verify: o.Verify, Targets: table, State: live.Notes{Store: o.State, IsStepped: o.Stepping != nil},
-		ByID: e.present.ByID, Inherit: heirs.Add,
+		ByID: e.present.ByID, Inherit: heirs.Add, Watched: e.present.Watched,
 	}
 	if o.Stepping != nil {
 		act.Virtual = o.Stepping.Cluster
@@ -177,7 +194,7 @@ func (e *Engine) newParts(cluster Cluster, o Options) (running.Parts, error) {
 		Intake: intake.Options{
 			Clock: o.Clock, Informers: e.informers, Moments: rounds.NewMoments(o.Clock.Now),
 			Store: o.State, Dead: e.dead, Turn: o.catchUpTurn, IsStepped: o.Stepping != nil,
-			Appeared: heirs.Appear,
+			Appeared: heirs.Appear, Steps: o.Steps, Asides: new(intake.Asides),
 		},
 		Dispatch: dispatch.Options{
 			Logger: o.Logger, Clock: o.Clock, AfterFunc: o.AfterFunc, Attempted: o.Delivered,
@@ -215,6 +232,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		undelivered = e.follow(ctx)
 	}
 	e.phase.Ended.Store(true)
+	for _, in := range e.work().Intakes {
+		in.EndMarks()
+	}
 	err = errors.Join(err, stop())
 	e.logUndelivered(undelivered)
 	return err

@@ -71,12 +71,12 @@ func (e *Engine) restore(ctx context.Context) error {
 			"it can tell this cluster from others only by its address",
 			"server", e.server)
 	}
-	return e.resumeIn(uid)
+	return e.resumeIn(ctx, uid)
 }
 
 // resumeIn resumes from the state if it belongs to the cluster with this uid. "" means that the uid
 // is unknown.
-func (e *Engine) resumeIn(uid string) error {
+func (e *Engine) resumeIn(ctx context.Context, uid string) error {
 	if e.store == nil {
 		return nil
 	}
@@ -92,6 +92,7 @@ func (e *Engine) resumeIn(uid string) error {
 		return err
 	}
 	e.resume(from)
+	e.resumeAsides(ctx, from)
 	return nil
 }
 
@@ -176,6 +177,7 @@ func (e *Engine) loadLeft(from *loaded) (err error) {
 func (e *Engine) resume(from loaded) {
 	end := e.begin()
 	restoreTargets(e.parts.Targets, from)
+	e.parts.Acting.RestoreWrites(notesOf(noRule, from.notes))
 	end()
 	left := e.part(from)
 	e.drop(left, from)

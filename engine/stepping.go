@@ -72,7 +72,7 @@ func NewStepper(p *plan.Plan, handlers map[string]live.Handler, o Options) (*Ste
 	if err != nil {
 		e = &Engine{store: o.State}
 	} else {
-		err = e.resumeIn("")
+		err = e.resumeIn(context.Background(), "")
 	}
 	if err != nil {
 		return nil, errors.Join(err, e.endState())

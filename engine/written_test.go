@@ -37,14 +37,7 @@ func TestWhatIsWrittenSurvivesAKill(t *testing.T) {
 		if err := errors.Join(step.do(), e.Written(t.Context())); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		killed := filepath.Join(t.TempDir(), "killed")
-		copied := fs.ErrNotExist // a file of a store that runs may go meanwhile
-		for errors.Is(copied, fs.ErrNotExist) {
-			copied = errors.Join(os.RemoveAll(killed), os.CopyFS(killed, os.DirFS(l.dir)))
-		}
-		if copied != nil {
-			t.Fatal(copied)
-		}
+		killed := copyOf(t, l.dir)
 		s, err := state.Open(killed, state.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -63,4 +56,19 @@ func TestWhatIsWrittenSurvivesAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// copyOf returns a copy of the directory of a daemon that runs, as the next one finds it if that is
+// killed now.
+func copyOf(t *testing.T, dir string) (killed string) {
+	t.Helper()
+	killed = filepath.Join(t.TempDir(), "killed")
+	copied := fs.ErrNotExist // a file of a store that runs may go meanwhile
+	for errors.Is(copied, fs.ErrNotExist) {
+		copied = errors.Join(os.RemoveAll(killed), os.CopyFS(killed, os.DirFS(dir)))
+	}
+	if copied != nil {
+		t.Fatal(copied)
+	}
+	return killed
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -77,6 +78,9 @@ type Options struct {
 	// Inherit has the source objects of claims that have a target now tried soon. It does not block,
 	// and may be called within a cut. It may be nil.
 	Inherit func(heirs []targets.Claim)
+	// Watched returns the resources of which rules receive changes now. The State keeps what rules
+	// write of them. It may be nil: nothing is kept.
+	Watched func() iter.Seq[schema.GroupVersionResource]
 	// Virtual, if not nil, takes the place of the cluster.
 	Virtual Virtual
 }
@@ -90,6 +94,9 @@ func New(o Options) (*Acting, error) {
 		o.Inherit = func([]targets.Claim) {}
 	}
 	writes := action.NewWrites()
+	if o.State.Store != nil && o.Watched != nil {
+		writes.Keep(action.Keeping{Notes: o.State, Now: o.Clock.Now, Watched: o.Watched})
+	}
 	resources := discovery.ToServerResourcesInterfaceWithContext(o.Discovery)
 	observer := func(d action.Done) {
 		if r := o.Rule(d.Rule); r != nil {
@@ -121,9 +128,13 @@ func New(o Options) (*Acting, error) {
 	return a, nil
 }
 
+// RestoreWrites restores what rules wrote before this process began, from all notes of the state
+// that belong to no rule, by name. It is called within a cut, before anything acts.
+func (a *Acting) RestoreWrites(notes iter.Seq2[string, []byte]) { a.writes.Restore(notes) }
+
 // Configure sets what a lane needs if its rule has actions, or a handler h that may change the
-// cluster. The lane then recognizes the rule's own changes, and r.KnowsOwn says so, unless the rule
-// asks for them.
+// cluster. The lane then recognizes the rule's own changes, and so does r.Own, unless the rule asks
+// for them.
 func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handler) {
 	if r.Actions == nil && len(h.Write) == 0 {
 		return
@@ -133,8 +144,8 @@ func (a *Acting) Configure(o *dispatch.LaneOptions, r *live.Rule, h config.Handl
 		a.configureOwn(o, r)
 	}
 	if !r.OwnChanges {
-		r.KnowsOwn = true
-		o.Own = own{a.writes, r.Source.Resource, r.Name, r.Former}
+		r.Own = own{a.writes, r.Source.Resource, r.Name, r.Former}
+		o.Own = r.Own
 	}
 }
 

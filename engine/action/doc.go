@@ -24,7 +24,8 @@
 //
 // [Writes] knows which versions of which objects informd wrote, for which rule and because of which
 // earlier writes. With it, [Breaker] slows down rules that chase each other through the cluster.
-// Both live in memory only.
+// The state keeps the latest writes for the next process: see [Writes.Keep]. What the Breaker knows
+// lives in memory only, and so does who undoes what a rule writes.
 //
 // The package neither keeps nor logs content of objects: it reads back only metadata. The exception
 // is [Executor.Preview], which changes nothing and gives its caller what would change. The package

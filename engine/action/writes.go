@@ -22,16 +22,21 @@ const (
 	maxChain    = 8
 )
 
-// Writes knows who wrote which version of an object, of those that informd wrote since it started.
-// It is safe for concurrent use. An engine has one, which outlives its plans.
+// Writes knows who wrote which version of an object, of those that informd wrote since it started,
+// and shortly before: see [Writes.Keep]. It is safe for concurrent use. An engine has one, which
+// outlives its plans.
 type Writes struct {
+	keeping Keeping // the zero Keeping records nothing
+
+	// mu guards the fields below. It is taken within the state's cut.
 	mu      sync.Mutex
 	objects map[target]*written
 	oldest  *list.List // places by their last write, including those being written; guarded by mu
 	inAll   int        // number of versions
 	begun   uint64     // number of requests
+	kept    kept
 
-	reversals reversals
+	reversals reversals // has a lock of its own
 }
 
 // target identifies an object across versions of the API.
@@ -128,13 +133,7 @@ func (w *Writes) Begin(
 	at := targetOf(resource, key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o := w.objects[at]
-	if o == nil {
-		o = &written{at: w.oldest.PushBack(at)}
-		w.objects[at] = o
-	} else {
-		w.oldest.MoveToBack(o.at)
-	}
+	o := w.at(at)
 	w.begun++
 	r := &underWay{rule, w.begun, make(chan struct{})}
 	o.underWay = append(o.underWay, r)
@@ -144,23 +143,50 @@ func (w *Writes) Begin(
 	}
 }
 
+// at returns what is known of an object, which is written now. The caller holds mu.
+func (w *Writes) at(at target) *written {
+	o := w.objects[at]
+	if o == nil {
+		o = &written{at: w.oldest.PushBack(at)}
+		w.objects[at] = o
+	} else {
+		w.oldest.MoveToBack(o.at)
+	}
+	return o
+}
+
+// end ends a request. It records what the request made, if somebody may ask for that after a
+// restart. So what is recorded of the request's outcome later never gets to the disk alone.
 func (w *Writes) end(at target, r *underWay, v version) {
+	hasMade := v.to != "" && v.to != v.from
+	isKept := hasMade && w.keeps(at)
+	if isKept {
+		defer w.keeping.Notes.Begin()()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[at]
 	o.underWay = slices.DeleteFunc(o.underWay, func(other *underWay) bool { return other == r })
 	close(r.ended)
-	if v.to != "" && v.to != v.from {
-		if len(o.versions) == maxVersions {
-			o.versions = slices.Delete(o.versions, 0, 1)
-			w.inAll--
-		}
-		o.versions = append(o.versions, v)
-		w.inAll++
+	if hasMade {
+		w.add(o, v)
+	}
+	if isKept {
+		w.record(at, v)
 	}
 	if len(o.underWay) == 0 && len(o.versions) == 0 {
 		w.drop(at, o)
 	}
+}
+
+// add adds the newest version of an object. The caller holds mu.
+func (w *Writes) add(o *written, v version) {
+	if len(o.versions) == maxVersions {
+		o.versions = slices.Delete(o.versions, 0, 1)
+		w.inAll--
+	}
+	o.versions = append(o.versions, v)
+	w.inAll++
 }
 
 // forget keeps the bounds. It passes over objects that are being written: handlers have few

@@ -5,6 +5,7 @@ import (
 
 	"github.com/informd/informd/engine/acting"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/running"
 	"github.com/informd/informd/engine/state"
@@ -21,6 +22,7 @@ type Desk struct {
 	targets *targets.Table
 	dead    *dispatch.LetterBox
 	store   *state.Store // nil if nothing is kept
+	asides  *intake.Asides
 	trail   *trail.Counter
 	clock   clock.PassiveClock
 }
@@ -29,7 +31,7 @@ type Desk struct {
 func New(p *running.Parts, phase *running.Phase, dead *dispatch.LetterBox) *Desk {
 	return &Desk{
 		present: p.Present, phase: phase, acting: p.Acting, targets: p.Targets, dead: dead,
-		store: p.Store, trail: p.Trail, clock: p.Clock,
+		store: p.Store, asides: p.Intake.Asides, trail: p.Trail, clock: p.Clock,
 	}
 }
 

@@ -32,6 +32,9 @@ func (d *Desk) Explain(
 		key = delta.Key{Name: r.Name}
 	}
 	known := d.look(r, key)
+	if why := d.whyAside(r, key); why != "" {
+		known.object, known.reason = nil, why // evaluating it could end informd
+	}
 	c := explain.Case{
 		Rule: r.Rule, Key: key, Object: known.object, Follows: true, Mark: known.mark,
 		Caches: r.Preparer.Changes, Now: d.clock.Now(), Mask: mask,

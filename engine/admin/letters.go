@@ -155,7 +155,8 @@ func (d *Desk) Written(ctx context.Context) error {
 }
 
 // RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME,
-// NAME, or "" for all. It returns the number of objects. If there is no such rule, the error wraps
+// NAME, or "" for all. It also evaluates the changes of these objects that were set aside, for all
+// rules that miss them. It returns the number of objects. If there is no such rule, the error wraps
 // ErrNotFound. If nothing of the object waits, it is a *NotWaitingError.
 func (d *Desk) RetryRule(rule, object string) (n int, err error) {
 	for {
@@ -165,6 +166,10 @@ func (d *Desk) RetryRule(rule, object string) (n int, err error) {
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 		case d.phase.Ended.Load():
 			return 0, fmt.Errorf("rule %q: %w", rule, ErrStopping)
+		}
+		if n := d.retryAsides(r, object); n > 0 {
+			more, _ := retryNow(r.Memory.Lane(), rule, object) // there is something to retry
+			return n + more, nil
 		}
 		n, err := retryNow(r.Memory.Lane(), rule, object)
 		if n > 0 || !r.Memory.Ended() {

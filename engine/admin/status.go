@@ -10,6 +10,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/explain"
+	"github.com/informd/informd/engine/intake"
 	"github.com/informd/informd/engine/live"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
@@ -25,13 +26,21 @@ type Status struct {
 	Handlers    []HandlerStatus
 	Metrics     []MetricStatus
 	DeadLetters dispatch.LetterBoxStats
-	State       *state.Status // nil if nothing is kept
+	// Asides are the changes that are not evaluated, because informd died of them.
+	Asides []AsideStatus
+	State  *state.Status // nil if nothing is kept
 	// IsLoading says that the saved state has not been read, because the API server has not
 	// identified the cluster. What it holds, such as letters and deliveries that wait, is not
 	// counted yet.
 	IsLoading bool
 	// IsStopping says that Run's context has ended: no delivery begins, and those in flight end.
 	IsStopping bool
+}
+
+// AsideStatus is a change that is not evaluated, because informd died of it.
+type AsideStatus struct {
+	intake.Aside
+	Rules []string // that miss the change
 }
 
 // SourceStatus is the state of a source, over all of its informers. Its many fields are the columns
@@ -173,6 +182,7 @@ func (d *Desk) Status() Status {
 			},
 		})
 	}
+	status.Asides = d.asidesOf(now)
 	for _, m := range now.Metrics {
 		status.Metrics = append(status.Metrics, statusOfMetric(m, now))
 	}

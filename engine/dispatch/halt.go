@@ -21,10 +21,11 @@ func (d *Dispatcher) await(ctx context.Context, cut uint64) (goesOn bool) {
 	if d.isHalted.Load() {
 		return false
 	}
-	if err := d.opts.Journal.Await(ctx, cut); err != nil {
+	err := d.opts.Journal.Await(ctx, cut)
+	if err != nil && ctx.Err() == nil { // the end of Run is no trouble
 		d.halt(ctx, err)
 	}
-	return !d.isHalted.Load()
+	return err == nil && !d.isHalted.Load()
 }
 
 // halt makes d take nothing more, and keeps attempts in flight from performing more actions. The

@@ -44,9 +44,9 @@ const (
 // again when another change of the object comes, and before it delivers one. It drops changes that
 // the rule made; the others become ordinary changes.
 //
-// A delivery has a Version as long as its change is unknown. The record does not say so. So the
-// rule may receive a change of its own after a restart. Under Every, the same may happen to a
-// change that did not fit into memory.
+// A delivery has a Version as long as its change is unknown. The record does not say so. A store
+// that loads a delivery gives it a Version again if Own says by then that the rule made the change.
+// What Own does not know after a restart counts as somebody else's.
 type owned struct {
 	own     Own               // nil: all changes are others'
 	matched func(delta.Delta) // may be nil
@@ -177,7 +177,9 @@ func (c *ownCounts) add(key delta.Key, waiting int) bool {
 func (c *ownCounts) remove(key delta.Key, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unknown[key] -= n; c.unknown[key] <= 0 {
-		delete(c.unknown, key)
+	if left := c.unknown[key] - n; left > 0 {
+		c.unknown[key] = left
+	} else {
+		delete(c.unknown, key) // of a change that a restart has left, nobody has counted anything
 	}
 }

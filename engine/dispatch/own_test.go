@@ -246,7 +246,7 @@ func TestLaneWithoutOwn(t *testing.T) {
 	})
 }
 
-// After a restart nobody knows any more who made a change.
+// After a restart, Own may not know any more who made a change. Then it is somebody else's.
 func TestUnknownChangesAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShelf(t), newWrites()

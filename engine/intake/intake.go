@@ -21,6 +21,7 @@ import (
 	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/state/steps"
 	"github.com/informd/informd/engine/timing"
 )
 
@@ -47,6 +48,7 @@ type line struct {
 	// indexed has the failures of the informer's indexes, by name. Only who builds a plan uses it.
 	indexed map[string]*live.Failures
 	isNew   bool // the informer has not begun; only for who builds or reloads
+	careful careful
 }
 
 // Options are what all intakes of an engine have in common.
@@ -64,6 +66,10 @@ type Options struct {
 	// Appeared is called with the name of each namespace that is created, if a source watches
 	// namespaces. It must not block.
 	Appeared func(namespace string)
+	// Steps notes which steps are under way. nil notes nothing.
+	Steps *steps.Marks
+	// Asides gets the changes that are set aside. nil gets nothing.
+	Asides *Asides
 }
 
 // namespaces is the resource of namespaces.
@@ -106,7 +112,7 @@ func (in *Intake) Bind(rules []*live.Rule) {
 		in.sinks.offering.add(r)
 		in.sinks.waits.Add(&r.Rule.Rule, &r.Timed, in.options.Clock.Now())
 		bindings = append(bindings, evaluate.Binding{
-			Rule: &r.Rule.Rule, ID: r.ID, Caches: r.Preparer.Changes, KnowsOwn: r.KnowsOwn,
+			Rule: &r.Rule.Rule, ID: r.ID, Caches: r.Preparer.Changes, KnowsOwn: r.Own != nil,
 			Rounds: r.Rounds, OnlyInRounds: r.OnlyInRounds,
 		})
 	}
@@ -128,11 +134,32 @@ func (in *Intake) Take(s source.Step) {
 	if s.Withdrawn {
 		in.comeAnew()
 	}
+	var part *held
+	if s.Delta.Object != nil && len(in.line.careful.held) > 0 {
+		var goesOn bool
+		if s, part, goesOn = in.sift(s); !goesOn {
+			return
+		}
+	}
+	in.take(s, part)
+}
+
+// take does the work of Take for a step that is not set aside. part is nil, or the part of the
+// object that rules saw last.
+func (in *Intake) take(s source.Step, part *held) {
+	if o := s.Delta.Object; o != nil {
+		kind := steps.Change
+		if s.Round != nil {
+			kind = steps.Round
+		}
+		in.line.careful.slot.Begin(kind, o.Key(), o.ResourceVersion())
+		defer in.line.careful.passed(kind, o.Key())
+	}
 	c := in.sinks.begin()
-	c.Moved, c.Position = s.Moved, s.Position
+	in.line.careful.move(s, c)
 	defer in.sinks.commit(c, s.Delta.Object)
 	if s.Delta.Object != nil {
-		in.evaluate(s, c)
+		in.evaluate(s, part, c)
 		if s.Round == nil {
 			in.sinks.gauges.Measure(s.Delta.Object, s.Delta.Type == delta.Deleted, s.Tree, c)
 		}
@@ -142,8 +169,8 @@ func (in *Intake) Take(s source.Step) {
 	}
 }
 
-// evaluate adds to c what the step does to the rules, and to the record.
-func (in *Intake) evaluate(s source.Step, c *evaluate.Change) {
+// evaluate adds to c what the step does to the rules, and to the record. part is that of take.
+func (in *Intake) evaluate(s source.Step, part *held, c *evaluate.Change) {
 	d := s.Delta
 	if s.Round == nil {
 		defer in.note(d, c)
@@ -151,6 +178,8 @@ func (in *Intake) evaluate(s source.Step, c *evaluate.Change) {
 	now := in.sinks.offering.begin()
 	step := evaluate.Step{Delta: d, Tree: s.Tree, Round: s.Round, Gap: s.Gap, Now: now}
 	switch {
+	case part != nil:
+		in.fromPart(step, part, c)
 	case in.learns.resuming.isPart(d):
 		in.lastOf(step, c)
 	case s.Saved != nil:

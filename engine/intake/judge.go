@@ -12,6 +12,7 @@ import (
 	"github.com/informd/informd/engine/rounds"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state/steps"
 )
 
 // judge has rules of one informer see objects: it evaluates, and commits what follows. It knows
@@ -81,7 +82,12 @@ func (j *judge) note(d delta.Delta, c *evaluate.Change) {
 // tell evaluates an object for some rules, and commits the change. evaluate adds to the change what
 // these rules must see.
 func (j *judge) tell(o *object.Object, evaluate func(step evaluate.Step, c *evaluate.Change)) {
+	if j.line.careful.isAside(o) {
+		return
+	}
 	j.sinks.record.pace()
+	j.line.careful.slot.Begin(steps.Turn, o.Key(), o.ResourceVersion())
+	defer j.line.careful.passed(steps.Turn, o.Key())
 	c := j.sinks.begin()
 	evaluate(j.step(o), c)
 	if len(c.Waits) > 0 {
@@ -94,7 +100,7 @@ func (j *judge) tell(o *object.Object, evaluate func(step evaluate.Step, c *eval
 	}
 }
 
-// panicked is how much longer an object waits if its evaluation panics.
+// panicked is how much longer an object waits if its evaluation panics, or is set aside.
 const panicked = time.Minute
 
 // elapse has the evaluator decide about an object that waits for a rule, and is ready.
@@ -102,10 +108,17 @@ func (j *judge) elapse(i int, o *object.Object, now time.Time) {
 	j.sinks.record.pace()
 	c := j.sinks.begin()
 	j.sinks.offering.now = now
+	waitsOn := evaluate.Wait{Rule: i, Of: o, Mark: now.Add(panicked - j.Rules[i].For)}
+	if j.line.careful.isAside(o) {
+		c.Waits = append(c.Waits, waitsOn)
+		j.sinks.commit(c, nil)
+		return
+	}
+	j.line.careful.slot.Begin(steps.Due, o.Key(), o.ResourceVersion())
+	defer j.line.careful.passed(steps.Due, o.Key())
 	j.evaluator.Elapse(i, o, now, c)
-	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause: it waits on
-		mark := now.Add(panicked - j.Rules[i].For)
-		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o, Mark: mark})
+	if len(c.Waits) == 0 { // a panic, which only a defect of informd can cause
+		c.Waits = append(c.Waits, waitsOn)
 	}
 	j.note(delta.Delta{Type: delta.Synced, Object: o}, c)
 	j.sinks.gauges.Measure(o, false, nil, c)

@@ -30,7 +30,7 @@ type offering struct {
 // add adds a rule.
 func (f *offering) add(r *live.Rule) {
 	f.rules = append(f.rules, r)
-	f.knowsOwn = f.knowsOwn || r.KnowsOwn
+	f.knowsOwn = f.knowsOwn || r.Own != nil
 }
 
 // begin begins a step, and returns its time.

@@ -136,6 +136,7 @@ func (in *Intake) MoveGauges(moving *gauges.Moving) {
 // Consume makes the informer hand its steps to the intake.
 func (in *Intake) Consume() {
 	in.line.isNew = false
+	in.line.careful.begin(in.ID, in.Planned.Resource, in.options)
 	in.sinks.waits.Count()
 	in.sinks.gauges.Begin()
 	in.Informer.Consume(in, in.Timetables()...)
@@ -193,6 +194,10 @@ func (in *Intake) Drop(becomes func(*live.Rule) *live.Rule, of *Departures) {
 		in.catchUpAll(known, slices.Clone(in.learns.catchUps)...)
 		of.leave(in, nil, becomes, known, get)
 		in.line.isDropped = true
+		for key, h := range in.line.careful.held {
+			in.line.careful.forget(key, h.version)
+		}
+		in.EndMarks()
 	})
 }
 

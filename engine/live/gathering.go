@@ -44,7 +44,7 @@ func (r *Rule) Gathering(ends bool) *dispatch.Gathering {
 	if store == nil {
 		return g
 	}
-	r.gathered = &laneStore{r.laneIn(gatheredLane(r.ID)), r.Preparer}
+	r.gathered = newLaneStore(r, gatheredLane(r.ID))
 	g.Store = r.gathered
 	if ends {
 		return g

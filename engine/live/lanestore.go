@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/state"
@@ -16,6 +18,7 @@ import (
 type laneStore struct {
 	lane     *state.Lane
 	preparer *Preparer
+	own      dispatch.Own // nil: the rule receives its own changes, or makes none
 }
 
 // laneIn returns a lane of the rule in the state.
@@ -24,10 +27,15 @@ func (r *Rule) laneIn(name string) *state.Lane {
 }
 
 // KeepLane opens the rule's lane in the state, and returns the store that keeps the deliveries
-// there.
+// there. r.Own is set by then.
 func (r *Rule) KeepLane() queue.Store[delta.Key, delivery.Delivery] {
-	r.laneStore = &laneStore{r.laneIn(r.ID), r.Preparer}
+	r.laneStore = newLaneStore(r, r.ID)
 	return r.laneStore
+}
+
+// newLaneStore returns a store that keeps deliveries of a rule in a lane of the state.
+func newLaneStore(r *Rule, lane string) *laneStore {
+	return &laneStore{r.laneIn(lane), r.Preparer, r.Own}
 }
 
 // OpenLanes opens the rule's lanes in the state once more: its id has changed, or its records were
@@ -103,8 +111,23 @@ func (s *laneStore) Load(
 			return nil, errNotSynced
 		}
 		s.fill(d)
+		s.recognize(&found[i].Record)
 	}
 	return found, nil
+}
+
+// recognize gives a delivery its Version if the rule made the change, so that the lane drops it. It
+// was unknown when it was recorded, and is known now. A deletion stays a delivery: it may have
+// changes of others in it.
+func (s *laneStore) recognize(r *queue.Record[delivery.Delivery]) {
+	d := &r.Value
+	hasHistory := r.Redriven || d.Attempts > 0 || d.Answer != nil || len(d.Items) > 0
+	if s.own == nil || hasHistory || d.Delta.Type == delta.Deleted {
+		return
+	}
+	if version := action.VersionOf(d.Delta); s.own.Mine(d.Delta.Key(), version) {
+		d.Version = version
+	}
 }
 
 // fill restores what could not be written.

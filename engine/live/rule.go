@@ -37,7 +37,7 @@ type Rule struct {
 	Matches  atomic.Uint64  // decided when the change came in; see Preparer.Selected
 	waits    atomic.Int32   // holds that have not been released; see Hold
 	Occasion *atomic.Uint32 // see occasions.go; shared with the rule before, if nothing differs
-	KnowsOwn bool           // the lane recognizes and drops the rule's own changes
+	Own      dispatch.Own   // the lane drops the changes that it knows; nil: it drops none
 	// ID is the name of the rule in the state. A rule that is renamed keeps it: see
 	// engine/former.go.
 	ID         string

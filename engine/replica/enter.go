@@ -59,10 +59,26 @@ func (o *others) enter(ctx context.Context, reports map[string]*report) error {
 	switch {
 	case cluster != "" && leader != "":
 		return o.join(ctx, leader)
+	case cluster == "" && len(reports) == len(o.names) && o.lost(reports) != "":
+		return fmt.Errorf("%s has lost its state, and no other replica has one: to begin anew, empty the "+
+			"state directories of all", o.lost(reports))
 	case cluster == "" && o.canBegin(reports):
 		return o.begin(reports)
 	}
 	return nil
+}
+
+// lost returns the name of a member that has lost its entries, or "".
+func (o *others) lost(reports map[string]*report) string {
+	if o.member.options.HasLost {
+		return o.member.options.Name
+	}
+	for _, name := range slices.Sorted(maps.Keys(reports)) {
+		if reports[name].HasLost {
+			return name
+		}
+	}
+	return ""
 }
 
 // idsOf returns the ids of servers by name.

@@ -99,7 +99,7 @@ func (o *others) noteReach(errs map[string]error) {
 			o.log.Info("a replica can be reached again", "replica", name)
 		case was == "":
 			now = once
-		case now != "" && was == once: // what follows may be other words for the same
+		case was == once: // what follows may be other words for the same
 			o.log.Warn("cannot reach a replica", "replica", name, "error", now)
 		}
 		o.looking.complaints[about] = now
@@ -139,7 +139,7 @@ func (o *others) report() report {
 	o.mu.Unlock()
 	return report{
 		Info: o.member.Info(), Peers: o.member.options.Peers, Servers: o.member.servers(),
-		Reaches: reaches,
+		Reaches: reaches, HasLost: o.member.options.HasLost,
 	}
 }
 

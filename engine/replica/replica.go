@@ -38,6 +38,12 @@ type Options struct {
 	// Unable returns why the member could not do a leader's work now, or "". Such a member may lead
 	// nevertheless: see Member.HandOver. nil means that it always could.
 	Unable func() string
+	// HasLost says that an earlier member in this place had entries, which are lost. Such a member
+	// begins no cluster: another one may have what it had.
+	HasLost bool
+	// Suspects returns the changes in whose steps earlier processes of this member died, for Info. nil
+	// returns none.
+	Suspects func() []Suspect
 	// Listen makes the listener; nil listens on the port of the member's own address, on all
 	// addresses of this machine, or on that address alone if it is a loopback one.
 	Listen func() (net.Listener, error)
@@ -85,6 +91,19 @@ type Info struct {
 	Trouble string `json:"trouble,omitempty"`
 	// Unable says why it could not do a leader's work; "" if it could.
 	Unable string `json:"unable,omitempty"`
+	// Suspects are the changes in whose steps earlier processes of the member died.
+	Suspects []Suspect `json:"suspects,omitempty"`
+}
+
+// Suspect is a change in whose step a member died: an object of an informer, at one version.
+type Suspect struct {
+	Informer uint64    `json:"informer"` // a number for the informer, the same in all members
+	Resource string    `json:"resource"`
+	Object   string    `json:"object"`
+	Version  string    `json:"version"`
+	Kind     uint8     `json:"kind"`
+	Deaths   int       `json:"deaths"`
+	At       time.Time `json:"at"` // of the last
 }
 
 // Role is what a member does.

@@ -23,6 +23,7 @@ type report struct {
 	Peers   map[string]string `json:"peers"`             // addresses by name, as this member has them
 	Servers []server          `json:"servers,omitempty"` // the cluster's, as this member knows them
 	Reaches []string          `json:"reaches,omitempty"` // who has answered it lately
+	HasLost bool              `json:"hasLost,omitempty"` // see Options
 }
 
 // server is a member of the cluster in raft's configuration.
@@ -60,6 +61,9 @@ func (m *Member) Info() Info {
 	}
 	if m.options.Unable != nil {
 		info.Unable = m.options.Unable()
+	}
+	if m.options.Suspects != nil {
+		info.Suspects = m.options.Suspects()
 	}
 	info.Role = m.role(info)
 	return info

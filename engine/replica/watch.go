@@ -147,7 +147,7 @@ func (w *watched) StoreLogs(logs []*raft.Log) error {
 // GetLog implements raft.LogStore. After release it returns an entry that means nothing.
 func (w *watched) GetLog(index uint64, log *raft.Log) error {
 	isMissing := false
-	isRead := w.do("read an entry", MaxEntry, func() error {
+	isRead := w.do("read an entry", 0, func() error {
 		err := w.store.GetLog(index, log)
 		if isMissing = errors.Is(err, raft.ErrLogNotFound); isMissing {
 			return nil

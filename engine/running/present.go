@@ -2,8 +2,11 @@ package running
 
 import (
 	"context"
+	"iter"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/intake"
@@ -85,6 +88,17 @@ func (p *Present) Settled(ctx context.Context) (*Work, error) {
 		}
 		if !intake.Rest(ctx, time.Millisecond) {
 			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Watched returns the resources of which rules receive changes, some of them more than once.
+func (p *Present) Watched() iter.Seq[schema.GroupVersionResource] {
+	return func(yield func(schema.GroupVersionResource) bool) {
+		for _, in := range p.Intakes() {
+			if len(in.Rules) > 0 && !yield(in.Planned.Resource) {
+				return
+			}
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -28,12 +30,7 @@ const (
 // Snapshot returns everything that was applied before the call, and perhaps more, as a stream of
 // size bytes. It copies nothing: it links the files. The caller closes the stream.
 func (r *Replica) Snapshot() (content io.ReadCloser, size int64, err error) {
-	r.mu.Lock()
-	d := r.db
-	if r.leader != nil {
-		d = r.leader.db.Load()
-	}
-	r.mu.Unlock()
+	d := r.current.Load() // also while a term begins: that may take until another process has this copy
 	if failed := r.failed.Load(); failed != nil {
 		return nil, 0, *failed
 	}
@@ -82,16 +79,17 @@ func (c *storeCopy) link(d *database) error {
 	if err := c.linkLogs(d, linked); err != nil { // those that have begun meanwhile
 		return err
 	}
-	return c.list(d.log.End(), linked, store)
+	return c.list(d.shared.End(), linked, store)
 }
 
 // linkLogs links the files of the log that are not linked yet.
 func (c *storeCopy) linkLogs(d *database, linked map[uint64]bool) error {
-	for _, n := range append(d.log.Full(), d.log.End().File) {
+	newest := d.shared.End().File // before Full: a file may become full meanwhile
+	for _, n := range append(d.shared.Full(), newest) {
 		if linked[n] || n == 0 {
 			continue
 		}
-		err := c.files.Link(d.log.Path(n), c.files.PathJoin(c.dir, log.Name(n)))
+		err := c.files.Link(d.shared.Path(n), c.files.PathJoin(c.dir, log.Name(n)))
 		if err != nil && !disk.IsNotExist(err) { // it was moved
 			return err
 		}
@@ -273,6 +271,13 @@ func (r *Replica) receiveFile(path string, in io.Reader) (err error) {
 		return err
 	}
 	return f.Sync()
+}
+
+// HasReceived reports whether a copy that was received is about to take the place of the store in a
+// state directory: OpenReplica completes that.
+func HasReceived(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, completeName))
+	return err == nil
 }
 
 // replace puts a copy that was received in the place of the store.

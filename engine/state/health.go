@@ -196,6 +196,9 @@ func (s *Store) stopWriting(err error) {
 		_, _, _ = s.health.set(err.Error(), true, s.opts.Clock.Now())
 		return
 	}
+	if s.opts.replica != nil {
+		_ = s.opts.replica.fail(err) // whoever waits for Failed gets it
+	}
 	s.health.remains("informd writes nothing more: "+err.Error()+
 		"; the next start goes on from what is on disk", s.opts.Clock.Now())
 }
@@ -207,8 +210,8 @@ func (s *Store) breakDown(d *database, err error) {
 	// Before the mark, because the disk may hang.
 	s.health.remains(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 	if !s.broken.Swap(true) {
-		if s.opts.broken != nil {
-			s.opts.broken(err)
+		if s.opts.replica != nil {
+			_ = s.opts.replica.fail(err) // whoever waits for Failed gets it
 		}
 		s.end()
 		risk.Begin(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), risk.Damaged)

@@ -4,6 +4,7 @@ package state
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -51,7 +52,10 @@ func logError(err error) error {
 	if newer := new(log.VersionError); errors.As(err, &newer) {
 		return &VersionError{Of: "log", Found: newer.Found, Reads: newer.Reads}
 	}
-	if errors.Is(err, log.ErrMalformed) || errors.Is(err, log.ErrShort) {
+	if errors.Is(err, log.ErrMalformed) {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if errors.Is(err, log.ErrShort) {
 		return damage(err)
 	}
 	return err

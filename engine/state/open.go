@@ -140,6 +140,9 @@ func openStore(files vfs.FS, store string, o Options) (*database, error) {
 	}
 	d.written, d.wroteBefore = written, writerOf(files, store)
 	if err := d.begin(d.fs); err != nil {
+		if d.shared != nil { // the replica opens it again at once
+			return nil, errors.Join(err, d.close())
+		}
 		d.abandon()
 		return nil, err
 	}
@@ -176,7 +179,7 @@ func (s *Store) startOver(d *database, why string, cause error) {
 		if disk.IsAtFault(cause) {
 			s.broken.Store(true)
 			s.end()
-			s.opts.broken(cause)
+			_ = s.opts.replica.fail(cause) // whoever waits for Failed gets it
 			return
 		}
 		s.breakDown(d, cause)

@@ -155,12 +155,17 @@ func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database
 		patient.End()
 		return nil, err
 	}
-	return &database{
+	d = &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
 		compacts: compacts,
 		limits:   o.limits, full: fullLogs{next: make(chan *fullLog, 1)},
-		reading: make(chan struct{}, maxReads), shared: o.shared,
-	}, nil
+		reading: make(chan struct{}, maxReads),
+	}
+	if o.replica != nil {
+		d.shared = o.replica.log.Load()
+		o.replica.current.Store(d)
+	}
+	return d, nil
 }
 
 var compression = pebble.DBCompressionNone

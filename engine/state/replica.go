@@ -9,6 +9,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/informd/informd/engine/state/disk"
@@ -46,6 +47,8 @@ type Replica struct {
 	failed     atomic.Pointer[error]              // why it cannot go on
 	over       chan struct{}                      // closed once failed is set
 	rolled     signal                             // a file of the log is full
+	// current is the database that was opened last: of the one that follows, or of a term.
+	current atomic.Pointer[database]
 
 	mu     sync.Mutex // guards the fields below; held while the role changes
 	db     *database  // of the one that follows; nil while it leads
@@ -84,7 +87,10 @@ func (r *Replica) open() error {
 	if err := r.tidy(); err != nil {
 		return err
 	}
-	why, cause := unfit(r.opts.disk, r.store), error(nil)
+	why, cause := "", error(nil)
+	if _, err := r.opts.disk.Stat(r.opts.disk.PathJoin(r.store, risk.Damaged)); err == nil {
+		why = damaged
+	}
 	if why == "" {
 		if err := r.resume(); err == nil {
 			return nil
@@ -142,10 +148,11 @@ func (r *Replica) agree(e log.Entry) error {
 	if propose == nil {
 		return ErrDeposed
 	}
-	if err := (*propose)(e.Encode(nil)); err != nil {
-		return fmt.Errorf("%w: %w", ErrDeposed, err)
+	entry := e.Encode(nil)
+	if _, err := log.ReadEntry(entry); err != nil { // or all processes would find it damaged
+		return err
 	}
-	return nil
+	return (*propose)(entry)
 }
 
 // Apply takes an entry on which the processes have agreed. It waits while the disk hangs or fails.
@@ -156,7 +163,7 @@ func (r *Replica) Apply(entry []byte) error {
 	}
 	e, err := log.ReadEntry(entry)
 	if err != nil {
-		return r.fail(fmt.Errorf("an entry of the log is damaged: %w", err))
+		return r.fail(damage(fmt.Sprintf("an entry of the log: %v", err))) // the leader has verified it
 	}
 	l := r.log.Load()
 	before := l.End().File
@@ -169,15 +176,16 @@ func (r *Replica) Apply(entry []byte) error {
 	return nil
 }
 
-// fail notes why the replica cannot go on, and returns it. Unless the disk is at fault, the next
-// OpenReplica sets aside what is there.
+// fail notes why the replica cannot go on, and returns it. If what is on disk is damaged, the next
+// OpenReplica sets it aside. Not if other replicas would find the same: then none would be left.
 func (r *Replica) fail(err error) error {
 	err = fmt.Errorf("the state of this replica cannot be used: %w", err)
 	if !r.failed.CompareAndSwap(nil, &err) {
 		return *r.failed.Load()
 	}
 	close(r.over)
-	if !disk.IsAtFault(err) {
+	isDamaged := errors.Is(err, errDamaged) || errors.As(err, new(*log.GapError))
+	if isDamaged && !errors.Is(err, log.ErrMalformed) && !disk.IsAtFault(err) {
 		risk.Begin(r.opts.disk, r.store, risk.Damaged)
 	}
 	return err
@@ -204,7 +212,8 @@ func (r *Replica) Sync() error {
 // Lead returns the Store of a term, in which this process leads. Everything that was agreed on
 // before must have been applied. propose returns nil once an entry is agreed on and applied here. If
 // it returns an error, the Store appends nothing more: its Await returns errors, and its Run must be
-// ended. The Replica follows again when the Store's Run has returned. The error wraps [ErrDeposed] if
+// ended. The error wraps [ErrDeposed] if the process does not lead any more; after another one the
+// Replica has failed. The Replica follows again when the Store's Run has returned. The error wraps [ErrDeposed] if
 // propose has failed.
 func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	r.mu.Lock()
@@ -218,8 +227,7 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	r.unfollow()
 	r.propose.Store(&propose)
 	o := r.opts
-	o.shared, o.CatchCrashes, o.Strict = r.log.Load(), false, true
-	o.broken = func(err error) { _ = r.fail(err) } // whoever waits for Failed gets it
+	o.replica, o.CatchCrashes, o.Strict = r, false, true
 	o.limits.part = min(o.limits.part, sharedPart)
 	o.lock = func(string) (io.Closer, error) { return closing(r.closed), nil }
 	s, err := openShared(r.dir, o)
@@ -236,7 +244,7 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 
 // openShared opens the store of a term. Unlike Open, it sets nothing aside.
 func openShared(dir string, o Options) (*Store, error) {
-	isNew := o.shared.End().File == 0 // no process has led before
+	isNew := o.replica.IsEmpty() // no process has led before
 	d, err := openStore(o.disk, o.disk.PathJoin(dir, storeName), o)
 	if err != nil {
 		return nil, err
@@ -287,6 +295,7 @@ func (r *Replica) follow() error {
 // does not have.
 func (r *Replica) openStore() (d *database, next uint64, err error) {
 	o := r.opts
+	o.replica = r
 	if err := recognise(o.disk, r.store); err != nil {
 		return nil, 0, err
 	}
@@ -322,9 +331,27 @@ func (r *Replica) moveLogs(d *database, next uint64) {
 	r.db, r.stop = d, func() {
 		cancel()
 		d.fs.Tempo.End()
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Second): // the disk is in trouble
+		}
+		d.fs.End()
 		<-done
 	}
 }
+
+// Trouble returns what the disk does not do for the store, or "". What hinders the log hinders the
+// store, but not the other way round.
+func (r *Replica) Trouble() string {
+	if d := r.current.Load(); d != nil && d.fs.Trouble() != nil {
+		return d.fs.Trouble().Error()
+	}
+	return ""
+}
+
+// IsEmpty reports whether the log has never had anything.
+func (r *Replica) IsEmpty() bool { return r.log.Load().End().File == 0 }
 
 // unfollow ends what follow began. The caller holds mu.
 func (r *Replica) unfollow() {

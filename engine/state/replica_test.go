@@ -105,7 +105,7 @@ func (g *group) apply(m *member, upTo int) {
 	}
 }
 
-var errLost = errors.New("leadership is lost")
+var errLost = fmt.Errorf("%w: leadership is lost", ErrDeposed)
 
 // propose is what a member that leads calls.
 func (g *group) propose(m *member, entry []byte) error {

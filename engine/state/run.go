@@ -175,7 +175,7 @@ func (s *Store) tryAppend() {
 	case s.broken.Load():
 		s.discard()
 		return
-	case d.readOnly != nil, d.fs.Trouble() != nil,
+	case d.readOnly != nil, d.shared == nil && d.fs.Trouble() != nil,
 		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}

@@ -69,11 +69,10 @@ type Options struct {
 	// the log can take nothing more.
 	Strict bool
 
-	shared *log.Log    // that of a Replica; nil if no other process has the same
-	broken func(error) // that of a Replica: the store cannot be used any more
-	limits limits
-	disk   vfs.FS                              // nil means the operating system's
-	lock   func(dir string) (io.Closer, error) // nil means disk.Lock
+	replica *Replica // whose store it is; nil if no other process has the same
+	limits  limits
+	disk    vfs.FS                              // nil means the operating system's
+	lock    func(dir string) (io.Closer, error) // nil means disk.Lock
 }
 
 // limits holds what tests lower.

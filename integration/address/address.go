@@ -44,3 +44,22 @@ func host(which byte) string {
 	pid := uint32(os.Getpid())
 	return net.IPv4(127, byte(pid>>16)|which, byte(pid>>8), byte(pid)).String()
 }
+
+// wide counts the ports that Wide has tried.
+var wide atomic.Uint32
+
+// Wide is as Next, for a server that listens on its port of all hosts, as replicas of informd do.
+// Its ports are none of Next's. Processes begin at different ones, so they seldom meet.
+func Wide() (string, error) {
+	const first, count = 30_000, 2_700 // below the ports that the kernel gives to clients
+	start := os.Getpid() * 37
+	for try := int(wide.Add(1)); try < count; try = int(wide.Add(1)) {
+		port := fmt.Sprint(first + (start+try)%count)
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			continue
+		}
+		return net.JoinHostPort(host(0x80), port), l.Close()
+	}
+	return "", fmt.Errorf("no port is left on all hosts: this process has tried %d", count)
+}

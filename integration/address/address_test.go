@@ -49,3 +49,21 @@ func TestNextSkipsPortsInUse(t *testing.T) {
 		t.Errorf("Next returned %s, which is in use", b)
 	}
 }
+
+func TestWideIsFreeAndNew(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for range 20 {
+		a, err := Wide()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(a)
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil || seen[a] {
+			t.Fatalf("%s is in use, or not new: %v", a, err)
+		}
+		seen[a] = true
+		_ = l.Close() // it has no connections
+	}
+}

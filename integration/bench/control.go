@@ -41,7 +41,7 @@ const (
 	askHang    = "hang"    // of a handler that hangs: to let go, and hang with N others from now on
 	askReads   = "reads"   // of a handler: to read the cache N times
 	askApply   = "apply"   // of a contestant without informd: to apply config maps
-	// of a stock informer: the updates since the last such request
+	// of a stock informer, or a handler that notes them: the updates since the last such request
 	askArrivals = "arrivals"
 )
 

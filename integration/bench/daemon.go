@@ -53,14 +53,34 @@ func (s setup) wants(e *entries) bool {
 	return s.resources == nil || slices.Contains(s.resources, e.resource)
 }
 
+// launch is what an informd runs with. It can run with it again.
+type launch struct {
+	dir, kubeconfig, manifests, state string
+	args                              []string // further ones
+}
+
 // startDaemon runs informd on the load, with one rule for each handler and each of the load's
 // resources, and waits for the handlers.
 func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err error) {
-	dir, err := os.MkdirTemp(at.dir, "d")
-	if err != nil {
-		return nil, err
-	}
 	d = &daemon{ended: make(chan struct{})}
+	how, err := d.prepare(at, l, s)
+	if err == nil {
+		err = d.launch(ctx, at, how)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.closeListeners())
+	}
+	if err := d.meet(); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	return d, nil
+}
+
+// prepare makes what startDaemon runs informd with, and listens for its handlers.
+func (d *daemon) prepare(at site, l *load, s setup) (how launch, err error) {
+	if how.dir, err = os.MkdirTemp(at.dir, "d"); err != nil {
+		return how, err
+	}
 	var b strings.Builder
 	for _, e := range l.resources {
 		for _, res := range resources {
@@ -72,29 +92,23 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 		}
 	}
 	b.WriteString(s.more)
-	if err := d.addHandlers(&b, at.self, dir, l, s); err != nil {
-		return nil, errors.Join(err, d.closeListeners())
+	if err := d.addHandlers(&b, at.self, how.dir, l, s); err != nil {
+		return how, err
 	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	err = os.WriteFile(kubeconfig, fmt.Appendf(nil, `
+	how.manifests, how.state = b.String(), noState
+	if s.state {
+		how.state = filepath.Join(how.dir, "state")
+	}
+	how.kubeconfig = filepath.Join(how.dir, "kubeconfig")
+	return how, os.WriteFile(how.kubeconfig, fmt.Appendf(nil, `
 {apiVersion: v1, kind: Config, current-context: load,
  contexts: [{name: load, context: {cluster: load, user: load}}],
  clusters: [{name: load, cluster: {server: %q}}], users: [{name: load}]}
 `, l.url), 0o600)
-	state := noState
-	if s.state {
-		state = filepath.Join(dir, "state")
-	}
-	if err == nil {
-		err = d.start(ctx, at, dir, kubeconfig, b.String(), state)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.closeListeners())
-	}
-	if err := d.meet(); err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
-	return d, nil
+}
+
+func (d *daemon) launch(ctx context.Context, at site, how launch) error {
+	return d.start(ctx, at, how.dir, how.kubeconfig, how.manifests, how.state, how.args...)
 }
 
 // noState is the value of --state-dir that keeps no state.
@@ -142,9 +156,10 @@ func (d *daemon) closeListeners() (err error) {
 	return err
 }
 
-// start runs informd on manifests.
+// start runs informd on manifests, with further arguments.
 func (d *daemon) start(
-	ctx context.Context, at site, dir, kubeconfig, manifests, state string) error {
+	ctx context.Context, at site, dir, kubeconfig, manifests, state string, args ...string,
+) error {
 	d.state = state
 	rules := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(rules, []byte(manifests), 0o600); err != nil {
@@ -154,8 +169,10 @@ func (d *daemon) start(
 	if d.address, err = address.Next(); err != nil {
 		return err
 	}
-	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
-		"--listen", d.address, "--state-dir", state, "--log-level", "warn")
+	d.cmd = exec.CommandContext(ctx, at.informd, append([]string{
+		"run", "-f", rules, "--kubeconfig", kubeconfig, "--listen", d.address, "--state-dir", state,
+		"--log-level", "warn",
+	}, args...)...)
 	d.cmd.Stderr = &d.log
 	if d.stdout != nil {
 		d.cmd.Stdout = d.stdout

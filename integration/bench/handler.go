@@ -30,6 +30,7 @@ type acknowledger struct {
 	timing bool
 	took   []time.Duration // from sending to Handle, of updates
 
+	came  *arrivals // of updates; nil: none are noted
 	cache handler.Cache
 	echo  string
 }
@@ -39,6 +40,8 @@ type handlerConfig struct {
 	Socket string `json:",omitempty"`
 	// Echo is a socket of a server that answers empty calls.
 	Echo string `json:",omitempty"`
+	// Arrivals says that it notes them for askArrivals.
+	Arrivals bool `json:",omitempty"`
 }
 
 func (a *acknowledger) UseCache(c handler.Cache) { a.cache = c }
@@ -49,6 +52,9 @@ func (a *acknowledger) Configure(ctx context.Context, text json.RawMessage) erro
 		return err
 	}
 	a.echo = c.Echo
+	if c.Arrivals {
+		a.came = new(arrivals)
+	}
 	conn, err := net.Dial("unix", c.Socket)
 	if err != nil {
 		return err
@@ -64,6 +70,9 @@ func (a *acknowledger) Handle(_ context.Context, ev handler.Event) (handler.Answ
 		return handler.Answer{}, nil
 	}
 	a.updates.add(ev.ResourceVersion)
+	if a.came != nil {
+		a.came.note(ev.Object)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.timing {
@@ -89,6 +98,8 @@ func (a *acknowledger) reply(q question) (answer, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return answer{Latency: summary(a.took, q.N)}, nil
+	case askArrivals:
+		return answer{Arrivals: a.came.take()}, nil
 	}
 	if q.Ask == askReads {
 		found, err := look(context.Background(), a.cache, a.echo, q.N)

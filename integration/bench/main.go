@@ -60,8 +60,8 @@ func roleOf(args []string) func(ctx context.Context, args []string) error {
 const help = `usage: bench [flags]
 
 Measures informd, client-go's dynamicinformer and a process per event under one load, alternating,
-and prints a table, and what informd must show beside what it does. Takes 25 minutes; with -full,
-with curves over the number of objects, rules and handlers and the rate of changes, an hour.
+and prints a table, and what informd must show beside what it does. Takes half an hour; with -full,
+with curves over the number of objects, rules and handlers and the rate of changes, more than one.
 Needs Linux, bin/informd (make build) and bin/controlplane (make controlplane). Results go to
 standard output and into a document, progress to standard error.
 

@@ -12,9 +12,9 @@ import (
 // TestRun measures everything once, with tiny loads. It checks that each contestant sees exactly
 // what is sent and due, and that no figure is missing. `make soak` measures the curves as well.
 func TestRun(t *testing.T) {
-	dir, full, tables := t.TempDir(), os.Getenv("INFORMD_SOAK") != "", 17
+	dir, full, tables := t.TempDir(), os.Getenv("INFORMD_SOAK") != "", 19
 	if full {
-		tables = 19
+		tables = 21
 	}
 	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

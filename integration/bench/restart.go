@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -320,16 +321,8 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		ready := "http://" + d.address + "/readyz"
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		if _, isReady := d.readiness(ctx); isReady {
+			return nil
 		}
 		select {
 		case <-d.ended:
@@ -339,4 +332,19 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 			return fmt.Errorf("informd is not ready: %w", ctx.Err())
 		}
 	}
+}
+
+// readiness returns what /readyz says, and whether that means ready.
+func (d *daemon) readiness(ctx context.Context) (body string, isReady bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+"/readyz", nil)
+	if err != nil {
+		return "", false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil { // it does not listen yet
+		return "", false
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err == nil && resp.StatusCode == http.StatusOK
 }

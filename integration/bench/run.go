@@ -25,6 +25,10 @@ func (s scale) listed() int { return 5 * s.objects }
 // watched returns the number of pods in the measurement of latencies.
 func (s scale) watched() int { return max(1, s.objects/4) }
 
+// isTiny reports whether it is that of a test, which has no time for what takes seconds with any
+// load.
+func (s scale) isTiny() bool { return s.objects < 100 }
+
 // timed returns the number of updates for a measurement of latencies at a rate per second: five
 // seconds' worth.
 func (s scale) timed(rate int) int { return max(20, s.updates/3*rate/1000) }
@@ -57,6 +61,7 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		newNeighbours(at, s), newHanging(at, s), newCostly(at, s), newGets(at, s),
 		newLaunches(at, s), newReads(at, s),
 		newRates(at, s), newTails(at, s), newActions(at, s),
+		newReplicas(at, s), newTakeovers(at, s),
 	}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))

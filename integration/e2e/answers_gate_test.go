@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +26,8 @@ type gate struct {
 
 	mu   sync.Mutex
 	shut func(*http.Request) bool
-	held chan string // the methods and paths of held requests
+	held chan string   // the methods and paths of held requests
+	ice  chan struct{} // nil: watches flow; otherwise they are held until it is closed; guarded by mu
 }
 
 func newGate(t *testing.T, kubeconfig string) *gate {
@@ -78,6 +80,9 @@ func (g *gate) answer(resp *http.Response) error {
 	hold := g.shut != nil && g.shut(r)
 	g.mu.Unlock()
 	if !hold {
+		if r.URL.Query().Get("watch") != "" {
+			resp.Body = watched{resp.Body, g, r.Context()}
+		}
 		return nil
 	}
 	g.held <- r.Method + " " + r.URL.Path
@@ -91,6 +96,41 @@ func (g *gate) close(match func(*http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = match
+}
+
+// freeze holds back what watches bring from now on. thaw lets them flow again.
+func (g *gate) freeze() (thaw func()) {
+	ice := make(chan struct{})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ice = ice
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.ice = nil
+		close(ice)
+	}
+}
+
+// watched is what a watch brings, which a gate can hold back.
+type watched struct {
+	io.ReadCloser
+	gate *gate
+	ctx  context.Context // of the watch
+}
+
+func (w watched) Read(p []byte) (n int, err error) {
+	n, err = w.ReadCloser.Read(p)
+	w.gate.mu.Lock()
+	ice := w.gate.ice
+	w.gate.mu.Unlock()
+	if ice != nil {
+		select {
+		case <-ice:
+		case <-w.ctx.Done():
+		}
+	}
+	return n, err
 }
 
 // writes matches requests that change something. informd also asks what it may do, with a POST.

@@ -61,7 +61,8 @@ type workload struct {
 
 // startReplicated starts three informds, of which one leads. If disks is not nil, it makes a disk
 // for each of them, and links are between them.
-func startReplicated(t *testing.T, seed uint64, work workload, disks func(testing.TB) *disk) *replicated {
+func startReplicated(
+	t *testing.T, seed uint64, work workload, disks func(testing.TB) *disk) *replicated {
 	t.Helper()
 	controlPlane := cluster.New(t)
 	k := harness.NewKube(t, controlPlane)
@@ -235,29 +236,33 @@ func (r *replicated) awaitLeaderBut(former *replicaUnderTest) (leader *replicaUn
 	return leader
 }
 
-// awaitAll waits until all replicas are ready, vote, and have caught up. It returns the leader.
+// awaitAll waits until all replicas are ready, vote, and have what the leader had at the beginning.
+// It returns the leader. A replica is ready before it has applied what it missed, and it notices
+// damage when it applies.
 func (r *replicated) awaitAll() (leader *replicaUnderTest) {
 	r.t.Helper()
+	target := uint64(0)
 	r.poll("all replicas to be ready", func() bool {
 		for _, one := range r.replicas {
 			if !one.isReady("") {
 				return false
 			}
 		}
-		leader = r.leader()
-		return leader != nil && r.isWhole(leader)
+		if leader = r.leader(); leader == nil {
+			return false
+		}
+		status, ok := r.status(leader)
+		if !ok || status.Stale || status.Leader != leader.name || status.Tolerates != 1 {
+			return false
+		}
+		if target == 0 {
+			target = status.Members[slices.Index(r.replicas, leader)].Applied // both are sorted by name
+		}
+		return !slices.ContainsFunc(status.Members, func(m replica.MemberStatus) bool {
+			return m.Unreachable != "" || m.Applied < target
+		})
 	})
 	return leader
-}
-
-// isWhole reports whether all replicas vote and have nearly everything, as one of them says.
-func (r *replicated) isWhole(one *replicaUnderTest) bool {
-	status, ok := r.status(one)
-	if !ok || status.Stale || status.Leader != one.name || status.Tolerates != 1 {
-		return false
-	}
-	lags := func(m replica.MemberStatus) bool { return m.Unreachable != "" || m.Lag > 200 }
-	return len(status.Members) == len(r.replicas) && !slices.ContainsFunc(status.Members, lags)
 }
 
 // poll waits until something is met. Meanwhile it starts replicas again that have ended, if they
@@ -341,10 +346,22 @@ func (r *replicated) isDone() bool {
 // finish waits until everything is delivered, and compares the ledgers.
 func (r *replicated) finish() ledger.Report {
 	r.t.Helper()
+	r.settle()
+	return r.judge()
+}
+
+// settle ends the author, and waits until everything is delivered and all replicas have it.
+func (r *replicated) settle() {
+	r.t.Helper()
 	r.author.end()
 	r.wrote += time.Duration(time.Now().UnixNano())
 	r.poll("everything to be delivered", r.isDone)
 	r.awaitAll()
+}
+
+// judge stops the replicas and compares the ledgers.
+func (r *replicated) judge() ledger.Report {
+	r.t.Helper()
 	for _, one := range r.replicas {
 		one.daemon.Stop()
 		r.examine(one)

@@ -107,11 +107,12 @@ var mayImport = map[string][]string{
 	"engine/state/disk":    {},
 	"engine/state/fields":  {},
 	"engine/state/risk":    {},
+	"engine/state/steps":   {},
 	"engine/state/log":     {"engine/state/fields"},
 	"engine/state/records": {"engine/state/fields", "engine/delivery", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/trail":         {"engine/delta", "engine/object"},
 	"engine/source":        {"engine/timing", "engine/delta", "engine/object", "engine/object/scan"},
-	"engine/action":        {"engine/delta", "engine/object", "plugins/handler"},
+	"engine/action":        {"engine/state/records", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/gather":        {"engine/delivery", "engine/rule", "engine/timing", "engine/delta"},
 	"engine/dispatch":      {"engine/count", "engine/trail", "engine/delivery", "engine/gather", "engine/rule", "engine/queue", "engine/delta", "engine/object", "plugins/handler"},
 	"engine/live": {
@@ -123,7 +124,7 @@ var mayImport = map[string][]string{
 	},
 	"engine/intake": {
 		"engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/due", "engine/evaluate", "engine/follow", "engine/gauges", "engine/live", "engine/object", "engine/plan", "engine/resume", "engine/rounds", "engine/rule",
-		"engine/source", "engine/state", "engine/timing", "engine/trail", "plugins/handler",
+		"engine/source", "engine/state", "engine/state/steps", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/running": {
 		"config", "engine/acting", "engine/delivery", "engine/delta", "engine/dispatch", "engine/gauges", "engine/intake", "engine/live", "engine/measure", "engine/object", "engine/orphans", "engine/plan", "engine/prepare", "engine/preview",
@@ -135,7 +136,7 @@ var mayImport = map[string][]string{
 	},
 	"engine": {
 		"config", "engine/acting", "engine/action", "engine/admin", "engine/delivery", "engine/delta", "engine/dispatch", "engine/intake", "engine/live", "engine/object", "engine/plan", "engine/prepare", "engine/preview", "engine/queue",
-		"engine/resume", "engine/rounds", "engine/running", "engine/source", "engine/state", "engine/tally", "engine/targets", "engine/timing", "engine/trail", "plugins/handler",
+		"engine/resume", "engine/rounds", "engine/running", "engine/source", "engine/state", "engine/state/steps", "engine/tally", "engine/targets", "engine/timing", "engine/trail", "plugins/handler",
 	},
 	"engine/simulate": {
 		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/explain", "engine/object", "engine/object/scan", "engine/plan",
@@ -192,7 +193,7 @@ var mayImport = map[string][]string{
 		"cmd/informd/schemas/served",
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "cmd/informd/rbac", "config",
 		"engine", "engine/admin", "engine/action", "engine/delivery", "engine/delta", "engine/dispatch", "engine/explain", "engine/object", "engine/plan", "engine/preview", "engine/replica",
-		"engine/rights", "engine/source", "engine/state", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
+		"engine/rights", "engine/source", "engine/state", "engine/state/steps", "internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/rbac", "cmd/informd/recording", "cmd/informd/ruletest", "cmd/informd/schemas/served", "cmd/informd/trial", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},

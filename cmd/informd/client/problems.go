@@ -43,6 +43,9 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 			lines: r.Lines,
 		})
 	}
+	for _, a := range s.Asides {
+		asideProblem(a, flags, add)
+	}
 	isGranted := s.Rights != nil && s.Rights.Unknown == "" && s.Rights.Missing == 0
 	for _, source := range s.Sources {
 		sourceProblems(source, isGranted, add)
@@ -57,6 +60,20 @@ func problems(s control.Status, flags *controlFlags, now time.Time) (all []probl
 		metricProblems(m, now, add)
 	}
 	return all
+}
+
+// asideProblem reports a change that informd does not evaluate.
+func asideProblem(
+	a control.AsideStatus, flags *controlFlags, add func(todo, what string, args ...any),
+) {
+	rule := "RULE"
+	if len(a.Rules) > 0 {
+		rule = a.Rules[0]
+	}
+	add("please report it, with what informd wrote when it died; rules get the object's next change. "+
+		"To try this one: "+flags.command("rule", "retry", rule, a.Object),
+		"informd died %d times of a change of %s %s, and has set it aside: resourceVersion %s",
+		a.Deaths, a.Resource, a.Object, a.ResourceVersion)
 }
 
 func metricProblems(

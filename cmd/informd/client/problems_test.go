@@ -13,6 +13,18 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 )
 
+// A change of which informd died is shown with the command that tries it again.
+func TestChangeSetAsideIsWrong(t *testing.T) {
+	s := control.Status{Asides: []control.AsideStatus{{
+		Resource: "v1/configmaps", Object: "shop/b", ResourceVersion: "7", Deaths: 3, Rules: []string{"r", "s"},
+	}}}
+	got := problems(s, new(controlFlags), time.Now())
+	if len(got) != 1 || !strings.Contains(got[0].what, "informd died 3 times of a change of v1/configmaps shop/b") ||
+		!strings.Contains(got[0].todo, "informd rule retry r shop/b") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Nothing is wrong with what works.
 func TestNothingIsWrong(t *testing.T) {
 	now := time.Now()

@@ -93,6 +93,9 @@ func newRetryCommand(flags *controlFlags) *cobra.Command {
 		Long: `Try now what failed and waits for a retry of a rule, instead of when its delay is over. Name
 an object as NAMESPACE/NAME or NAME to try only its delivery. If a delivery fails again, its next
 delay is as long as if it had waited. For dead letters, use informd dead retry.
+
+It also evaluates the changes that informd has set aside because it died of them, for all rules that
+miss them: informd status shows these.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {

@@ -113,6 +113,17 @@ type Status struct {
 	Store       *StateStatus    `json:"store,omitempty"`  // nil without a state directory
 	Reload      *LastReload     `json:"reload,omitempty"` // nil before the first
 	Rights      *RightsStatus   `json:"rights,omitempty"` // nil before the API server has answered
+	Asides      []AsideStatus   `json:"changesSetAside,omitempty"`
+}
+
+// AsideStatus is a change that informd does not evaluate, because it died of it.
+type AsideStatus struct {
+	Resource        string    `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
+	Object          string    `json:"object"`   // NAMESPACE/NAME or NAME
+	ResourceVersion string    `json:"resourceVersion"`
+	Deaths          int       `json:"deaths"` // how many times informd died
+	Since           time.Time `json:"since"`
+	Rules           []string  `json:"rules"` // that miss the change
 }
 
 // LastReload is the last reload of the manifests.

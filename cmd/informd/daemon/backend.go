@@ -77,7 +77,19 @@ func (b *backend) Status() control.Status {
 		Handlers: b.hosts(status.Handlers), Metrics: metricStatus(status.Metrics), Store: store(status.State, status.IsLoading),
 		Reload: b.current.last.Load(),
 		Rights: b.rights.status(),
+		Asides: asides(status.Asides),
 	}
+}
+
+// asides returns the changes that are set aside.
+func asides(all []admin.AsideStatus) (out []control.AsideStatus) {
+	for _, a := range all {
+		out = append(out, control.AsideStatus{
+			Resource: a.Resource, Object: a.Object.String(), ResourceVersion: a.Version,
+			Deaths: a.Deaths, Since: a.Since, Rules: a.Rules,
+		})
+	}
+	return out
 }
 
 func (b *backend) sources(sources []admin.SourceStatus) []control.SourceStatus {

@@ -298,6 +298,9 @@ var (
 	deadDropped = desc("informd_dead_letters_dropped_total",
 		"Dead letters dropped because there were too many.")
 
+	changesAside = desc("informd_changes_set_aside",
+		"Changes that are not evaluated, because informd died of them again and again.")
+
 	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
 	stateUnwritten = desc("informd_state_unwritten_records",
 		"Records of the state that are not on disk yet.")
@@ -317,7 +320,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
 		handlerFailures, handlerReads, handlerRefused, handlerStray,
 		handlerCertificate, serverCertificate,
-		deadLetters, deadDropped,
+		deadLetters, deadDropped, changesAside,
 		reloadSuccessful, reloadSuccess,
 		stateBytes, stateUnwritten, stateDurable, stateAside,
 	} {
@@ -390,6 +393,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(deadLetters, float64(status.DeadLetters.Letters))
 	}
 	counter(deadDropped, status.DeadLetters.Dropped)
+	if status.State != nil && !status.IsLoading {
+		gauge(changesAside, float64(len(status.Asides)))
+	}
 	if last := c.last(); last != nil {
 		gauge(reloadSuccessful, boolean(last.Error == ""))
 		if !last.Success.IsZero() {

@@ -63,7 +63,7 @@ func (r *reach) probe(ctx context.Context) {
 	}
 }
 
-// ask returns nil if the API server answers anything: it may forbid informd to ask for its version.
+// ask returns nil if the API server answers, even if it forbids informd to ask for its version.
 func (r *reach) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -76,7 +76,13 @@ func (r *reach) ask(ctx context.Context) error {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection stays
-	return response.Body.Close()
+	if err := response.Body.Close(); err != nil {
+		return err
+	}
+	if code := response.StatusCode; code == http.StatusUnauthorized || code >= http.StatusInternalServerError {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+	return nil
 }
 
 // unable returns why this informd could not lead, or "".

@@ -30,6 +30,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/state/steps"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -86,26 +87,29 @@ func (d *informd) replicate(
 	if err != nil {
 		return err
 	}
+	identity, err := replica.LoadIdentity(d.flags.replica.tls)
+	if err != nil {
+		return fmt.Errorf("--peer-tls: %w", err)
+	}
 	store, err := openReplica(dir, d.flags.version, d.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	identity, err := replica.LoadIdentity(d.flags.replica.tls)
-	if err != nil {
-		return fmt.Errorf("--peer-tls: %w", err)
-	}
-	reach := newReach(d.cluster, d.log)
+	marks := openMarks(dir, true, d.log)
+	defer marks.Close()
+	f := &follower{informd: d, store: store, reach: newReach(d.cluster, d.log), marks: marks}
 	member, err := replica.Start(replica.Options{
 		Name: d.flags.replica.name, Peers: d.flags.replica.peers, Identity: identity,
 		Dir: filepath.Join(dir, raftName), Storage: store, Version: d.flags.version, Logger: d.log,
-		Unable: reach.unable,
+		Unable: f.unable, HasLost: hasLost(dir),
+		Suspects: func() []replica.Suspect { return ownSuspects(marks) },
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, member.Close()) }()
-	f := &follower{informd: d, member: member, store: store, reach: reach}
+	f.member = member
 	if err := d.listen(dir, &control.Replicas{Status: member.Status, HandOver: f.handOver}); err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func (d *informd) replicate(
 	stop := d.serve(ctx)
 	lasting, end := context.WithCancel(ctx)
 	var probing sync.WaitGroup
-	probing.Go(func() { reach.probe(lasting) })
+	probing.Go(func() { f.reach.probe(lasting) })
 	err = f.run(ctx, cfg, compiled)
 	end()
 	probing.Wait()
@@ -129,6 +133,9 @@ func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) 
 	raft := filepath.Join(dir, raftName)
 	_, hasNoRaft := os.Stat(raft)
 	_, hasNoStore := os.Stat(filepath.Join(dir, "store"))
+	if hasNoStore != nil && state.HasReceived(dir) {
+		hasNoStore = nil // its place is about to be taken
+	}
 	switch {
 	case hasNoRaft != nil && hasNoStore == nil:
 		return nil, fmt.Errorf("%s has the state of an informd without replicas: give an empty "+
@@ -138,6 +145,9 @@ func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) 
 		if err := os.RemoveAll(raft); err != nil {
 			return nil, err
 		}
+	}
+	if err := os.MkdirAll(raft, 0o700); err != nil { // before the store, which needs it
+		return nil, err
 	}
 	options := state.Options{Logger: log, Version: version}
 	store, err := state.OpenReplica(dir, options)
@@ -150,7 +160,20 @@ func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) 
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
 		return nil, fmt.Errorf("%w with --state-dir", locked)
 	}
-	return store, err
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(raft, "id")); err != nil && !store.IsEmpty() {
+		return nil, errors.Join(fmt.Errorf("%s has the state of a replica, and not what that replica has "+
+			"agreed to: empty it, so that it gets everything from the others", dir), store.Close())
+	}
+	return store, nil
+}
+
+// hasLost reports whether this replica had a state before that is set aside.
+func hasLost(dir string) bool {
+	aside, err := filepath.Glob(filepath.Join(dir, "broken-*"))
+	return err == nil && len(aside) > 0
 }
 
 // follower is a replica, which leads at times.
@@ -159,10 +182,12 @@ type follower struct {
 	member *replica.Member
 	store  *state.Replica
 	reach  *reach
+	marks  *steps.Marks // nil if nothing is noted
 
 	mu     sync.Mutex              // guards the fields below
 	resign context.CancelCauseFunc // ends the term in order; nil if this one does not lead
-	gaveUp time.Time               // when it last resigned because it did not reach the API server
+	gaveUp time.Time               // when it last handed over because it was unable to work
+	isAway bool                    // it resigns because it is unable to work
 }
 
 // errHandsOver is why a term ends in order while this informd goes on.
@@ -202,9 +227,27 @@ func (f *follower) hasSuccessor(ctx context.Context) bool {
 	})
 }
 
-// lacksServer resigns if this informd leads and has not reached the API server for a while, and
-// another one has. It does that seldom: the API server may not answer anybody.
-func (f *follower) lacksServer(ctx context.Context, resign context.CancelCauseFunc) {
+// unable returns why this informd could not work if it led, or "".
+func (f *follower) unable() string { return cmp.Or(f.reach.unable(), f.store.Trouble()) }
+
+// noteResigned notes whether a term that ended because this informd is unable to work made another
+// one lead. If not, it tries again soon.
+func (f *follower) noteResigned() {
+	isLeading := f.member.Info().Role == replica.Leads
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.isAway {
+		return
+	}
+	f.isAway = false
+	if f.gaveUp = time.Now(); isLeading {
+		f.gaveUp = f.gaveUp.Add(retryResign - resignAgain)
+	}
+}
+
+// resignIfUnable resigns if this informd leads and has been unable to work for a while, and another
+// one is able. It does that seldom: what it lacks may be missing everywhere.
+func (f *follower) resignIfUnable(ctx context.Context, resign context.CancelCauseFunc) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
@@ -213,25 +256,28 @@ func (f *follower) lacksServer(ctx context.Context, resign context.CancelCauseFu
 		case <-ctx.Done():
 			return
 		}
-		why := f.reach.unable()
+		why := f.unable()
 		f.mu.Lock()
 		isSoon := time.Since(f.gaveUp) < resignAgain
 		f.mu.Unlock()
 		if why == "" || isSoon || !f.hasSuccessor(ctx) {
 			continue
 		}
-		f.log.Warn("this informd hands over to a replica that reaches the API server", "reason", why)
+		f.log.Warn("this informd cannot work, and hands over to another replica", "reason", why)
 		f.mu.Lock()
-		f.gaveUp = time.Now()
+		f.isAway = true
 		f.mu.Unlock()
 		resign(errHandsOver)
 		return
 	}
 }
 
-// resignAgain is how long a replica that did not reach the API server leads at least when it leads
-// again.
-const resignAgain = 10 * time.Minute
+// resignAgain is how long a replica that was unable to work leads at least when it leads again.
+// retryResign is how long it leads on if no other one took over.
+const (
+	resignAgain = 10 * time.Minute
+	retryResign = 30 * time.Second
+)
 
 // run leads whenever the others want it, until ctx ends, or until this replica cannot go on.
 func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.Plan) error {
@@ -258,6 +304,7 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		f.server.show(f.mux())
 		f.control.Switch(nil)
 		term.End()
+		f.noteResigned()
 		if err != nil && !errors.Is(err, state.ErrDeposed) {
 			return err
 		}
@@ -279,21 +326,31 @@ func (f *follower) leadOnce(
 	ended := make(chan struct{})
 	defer close(ended)
 	go f.watchEnd(deposed, ended)
-	go f.lacksServer(ctx, cancel)
+	go f.resignIfUnable(ctx, cancel)
+	suspects := f.askSuspects(ctx)
 	f.mayResign(cancel)
 	defer f.mayResign(nil)
 	// Another replica may have led with other manifests since this one has read them.
-	if newer, compiledNewer, err := manifests.LoadForCluster(f.flags.manifests); err == nil {
-		cfg, compiled = newer, compiledNewer
-	} else {
+	switch newer, compiledNewer, err := manifests.LoadForCluster(f.flags.manifests); {
+	case err != nil:
 		f.log.Error("the manifests have mistakes: informd leads with those that it has started with",
 			"error", err)
+	case !f.folders.Admit(compiledNewer.Handlers...):
+		f.log.Error("informd leads with the manifests that it has started with: " + usersNeedRestart)
+	default:
+		cfg, compiled = newer, compiledNewer
 	}
 	cfg, compiled, err := f.kinds.named(ctx, cfg, compiled)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	store, err := f.store.Lead(term.Propose)
+	store, err := f.store.Lead(func(entry []byte) error {
+		err := term.Propose(entry)
+		if errors.Is(err, replica.ErrDeposed) {
+			err = fmt.Errorf("%w: %w", state.ErrDeposed, err)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -308,8 +365,45 @@ func (f *follower) leadOnce(
 		"epoch", epoch.String())
 	return f.lead(ctx, cfg, compiled, leading{
 		store: store, abort: deposed.Done(), epoch: epoch, verify: term.Verify,
+		marks: f.marks, suspects: suspects,
 		serve: func(context.Context) func() error { return func() error { return nil } },
 	})
+}
+
+// ownSuspects returns the changes in whose steps this replica died.
+func ownSuspects(marks *steps.Marks) (all []replica.Suspect) {
+	for _, s := range marks.Suspects() {
+		all = append(all, replica.Suspect(s))
+	}
+	return all
+}
+
+// askSuspects begins to ask the other replicas in which steps they died. answer waits until they
+// have answered, a second at most.
+func (f *follower) askSuspects(ctx context.Context) (answer func(context.Context) []steps.Suspect) {
+	answers := make(chan []steps.Suspect, 1)
+	go func() { answers <- f.suspects(ctx) }()
+	return func(ctx context.Context) []steps.Suspect {
+		select {
+		case all := <-answers:
+			return all
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// suspects returns the changes in whose steps the other replicas died, of those that answer.
+func (f *follower) suspects(ctx context.Context) (all []steps.Suspect) {
+	for _, m := range f.member.Status(ctx).Members {
+		if m.Name == f.flags.replica.name {
+			continue
+		}
+		for _, s := range m.Suspects {
+			all = append(all, steps.Suspect(s))
+		}
+	}
+	return all
 }
 
 // mayResign sets what ends the term in order.

@@ -27,6 +27,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/state/steps"
 	"github.com/informd/informd/internal/bounded"
 	"github.com/informd/informd/internal/peer"
 	"github.com/informd/informd/internal/slack"
@@ -264,7 +265,18 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 	if err := d.listen(stateDir, nil); err != nil {
 		return err
 	}
-	err = d.lead(ctx, cfg, compiled, leading{store: store, serve: d.serve})
+	marks := openMarks(stateDir, store != nil, d.log)
+	defer marks.Close()
+	isServing := false
+	err = d.lead(ctx, cfg, compiled, leading{
+		store: store, marks: marks, serve: func(ctx context.Context) func() error {
+			isServing = true
+			return d.serve(ctx)
+		},
+	})
+	if !isServing {
+		err = errors.Join(err, d.control.Close())
+	}
 	d.log.Info("informd has stopped")
 	return err
 }
@@ -272,6 +284,9 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 // leading is what an engine runs on.
 type leading struct {
 	store *state.Store // nil if nothing is kept
+	marks *steps.Marks // nil if nothing is noted
+	// suspects returns the changes in whose steps other replicas died; nil without replicas.
+	suspects func(context.Context) []steps.Suspect
 	// abort is closed when the engine must end at once; nil if that cannot be.
 	abort <-chan struct{}
 	// epoch and verify are those of engine.Options.
@@ -285,6 +300,8 @@ type leading struct {
 func (d *informd) lead(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan, on leading) error {
 	flags, log, folders := d.flags, d.log, d.folders
+	ctx, over := context.WithCancel(ctx) // what follows the manifests ends with the engine
+	defer over()
 	d.kinds.logUnserved(compiled)
 	cache := new(cached)
 	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, cache, log)
@@ -304,7 +321,7 @@ func (d *informd) lead(
 			lacks.acted(d)
 		},
 		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: on.store, Abort: on.abort,
-		Epoch: on.epoch, Verify: on.verify,
+		Epoch: on.epoch, Verify: on.verify, Steps: on.marks, Suspects: on.suspects,
 	})
 	if err != nil {
 		return err
@@ -371,10 +388,22 @@ func (d *informd) lead(
 			"a second signal ends it at once")
 	})
 	defer stopLogging()
+	if on.abort != nil {
+		group.Go(func() error {
+			select {
+			case <-on.abort: // the handlers of the next leader begin
+				end()
+			case <-lasting.Done():
+			}
+			return nil
+		})
+	}
 	err = eng.Run(ctx)
 	log.Info("informd stops: deliveries have ended, handlers are ending")
+	over()
 	end()
-	return errors.Join(err, group.Wait(), stop())
+	group.Go(stop)
+	return errors.Join(err, group.Wait())
 }
 
 // connect makes the clients of a cluster. It sends nothing.

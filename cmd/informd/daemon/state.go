@@ -6,10 +6,30 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/engine/state/steps"
 )
+
+// openMarks opens the marks of a state directory, which is open. It returns nil if there is none, or
+// if nothing can be noted.
+func openMarks(stateDir string, hasState bool, log *slog.Logger) *steps.Marks {
+	if !hasState {
+		return nil
+	}
+	dir, err := filepath.Abs(stateDir)
+	if err == nil {
+		var marks *steps.Marks
+		if marks, err = steps.Open(dir, time.Now()); err == nil {
+			return marks
+		}
+	}
+	log.Info("informd cannot note which change it evaluates: if a change makes informd crash again "+
+		"and again, informd does not set it aside", "reason", err)
+	return nil
+}
 
 // openState opens the state directory that the flags ask for. The store is nil if they ask for
 // none. A dry run has none: it must not change what a real run will deliver.

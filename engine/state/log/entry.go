@@ -111,6 +111,15 @@ func (l *Log) Write(e Entry) error {
 	case e.At != end && e.At != (Position{File: end.File + 1}):
 		return &GapError{End: end, At: e.At}
 	}
+	if current := l.current.Load(); e.At.Offset == 0 && current != nil && current.number > l.before {
+		number, previous, err := readFirst(e.Frame[header:])
+		if err != nil {
+			return err
+		}
+		if number != e.At.File || previous != current.whole.Load() {
+			return &GapError{End: end, At: e.At} // the end of the file before is missing
+		}
+	}
 	return l.write(e)
 }
 

@@ -42,6 +42,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(AppendObject(nil, o, []string{"r"}, false, none))
 	f.Add(AppendClaim(nil, &Claim{State: 1, Owns: true, Order: -1, Event: 1 << 63, Version: "v1"}))
 	f.Add(AppendClaim(nil, &Claim{State: 3, Dropped: true, Failures: 7, Due: now, Cause: "quota", Reason: "r", FormerRule: "r", FormerKey: key("a")}))
+	f.Add(AppendWrite(nil, &Write{N: 7, At: time.Minute, Group: "apps", Resource: "deployments", Key: key("a"), From: "1", To: "2", Depth: 2, Chain: []string{"r", "q"}}))
 	f.Add(FormatOf(FormatVersion))
 	f.Add(AppendDeliveryKey(nil, Letters, key("a"), 7))
 	f.Add(bytes.Repeat([]byte{1, 0xff}, 40))
@@ -80,6 +81,12 @@ func FuzzDecoding(f *testing.F) {
 		if c, err := ReadClaim(b); err == nil {
 			again, err := ReadClaim(AppendClaim(nil, &c))
 			if diff := cmp.Diff(c, again); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
+		if w, err := ReadWrite(b); err == nil {
+			again, err := ReadWrite(AppendWrite(nil, &w))
+			if diff := cmp.Diff(w, again); diff != "" || err != nil {
 				t.Error(diff, err)
 			}
 		}
@@ -125,6 +132,7 @@ func TestHostileLengthsAllocateLittle(t *testing.T) {
 			_, _ = ReadRule(b)
 			_, _ = ReadInformer(b)
 			_, _ = ReadClaim(b)
+			_, _ = ReadWrite(b)
 			_, _ = ReadDelivery(b, nil)
 			r := fields.Reader{Left: b[1:]}
 			_, _, _ = readForm(&r, nil)
