@@ -156,7 +156,7 @@ func (r *Replica) agree(e log.Entry) error {
 }
 
 // Apply takes an entry on which the processes have agreed. It waits while the disk hangs or fails.
-// After an error the Replica must be closed. The next OpenReplica sets aside what it has.
+// After an error the Replica must be closed. The next OpenReplica sets aside what is damaged.
 func (r *Replica) Apply(entry []byte) error {
 	if failed := r.failed.Load(); failed != nil {
 		return *failed
@@ -212,9 +212,8 @@ func (r *Replica) Sync() error {
 // Lead returns the Store of a term, in which this process leads. Everything that was agreed on
 // before must have been applied. propose returns nil once an entry is agreed on and applied here. If
 // it returns an error, the Store appends nothing more: its Await returns errors, and its Run must be
-// ended. The error wraps [ErrDeposed] if the process does not lead any more; after another one the
-// Replica has failed. The Replica follows again when the Store's Run has returned. The error wraps [ErrDeposed] if
-// propose has failed.
+// ended. The Replica follows again when Run has returned. The errors of propose and of Lead wrap
+// [ErrDeposed] if the process does not lead any more. After any other one the Replica has failed.
 func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

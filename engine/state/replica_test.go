@@ -28,6 +28,7 @@ type group struct {
 	*rand.Rand
 
 	mu      sync.Mutex // guards the fields below
+	chance  *rand.Rand // what propose throws
 	agreed  [][]byte
 	members []*member
 	// fails is how many entries are left before one is not agreed on, or its proposer does not learn
@@ -49,7 +50,9 @@ type member struct {
 const groupDir = "/state"
 
 func newGroup(t *testing.T, seed uint64) *group {
-	g := &group{t: t, Rand: rand.New(rand.NewPCG(seed, 2)), fails: -1}
+	g := &group{
+		t: t, Rand: rand.New(rand.NewPCG(seed, 2)), chance: rand.New(rand.NewPCG(seed, 4)), fails: -1,
+	}
 	for range 3 {
 		m := &member{files: vfs.NewCrashableMem(), journal: new(journal)}
 		g.open(m)
@@ -112,7 +115,7 @@ func (g *group) propose(m *member, entry []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.fails == 0 {
-		if g.IntN(2) == 0 {
+		if g.chance.IntN(2) == 0 {
 			g.agreed = append(g.agreed, bytes.Clone(entry))
 		}
 		return errLost
@@ -120,7 +123,7 @@ func (g *group) propose(m *member, entry []byte) error {
 	g.fails = max(g.fails-1, -1)
 	g.agreed = append(g.agreed, bytes.Clone(entry))
 	g.apply(m, len(g.agreed))
-	if other := g.members[g.IntN(len(g.members))]; other != m && !g.isAlone && g.IntN(3) == 0 {
+	if other := g.members[g.chance.IntN(len(g.members))]; other != m && !g.isAlone && g.chance.IntN(3) == 0 {
 		g.apply(other, len(g.agreed))
 	}
 	return nil
