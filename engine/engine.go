@@ -243,8 +243,16 @@ func (e *Engine) Run(ctx context.Context) error {
 // logUndelivered says what becomes of deliveries that wait. It is called when the state's last
 // write is over.
 func (e *Engine) logUndelivered(n int) {
+	isAborted := false
+	select {
+	case <-e.parts.Dispatch.Abort:
+		isAborted = true
+	default:
+	}
 	switch {
 	case n == 0:
+	case isAborted:
+		e.log.Info("waiting deliveries are left to whoever leads now", "undelivered", n)
 	case e.store == nil:
 		e.log.Warn("waiting deliveries are lost: there is no state directory", "undelivered", n)
 	case e.store.IsWritten():

@@ -65,6 +65,10 @@ func (s *sizes) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.has, s.from, s.to = 0, 0, 0
+	select {
+	case <-s.due: // for what has just been snapshotted
+	default:
+	}
 }
 
 // count counts the entries of log after the latest snapshot, at a start.

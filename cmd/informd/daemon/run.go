@@ -300,6 +300,7 @@ type leading struct {
 func (d *informd) lead(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan, on leading) error {
 	flags, log, folders := d.flags, d.log, d.folders
+	asked := ctx
 	ctx, over := context.WithCancel(ctx) // what follows the manifests ends with the engine
 	defer over()
 	d.kinds.logUnserved(compiled)
@@ -383,9 +384,11 @@ func (d *informd) lead(
 			return nil
 		})
 	}
-	stopLogging := context.AfterFunc(ctx, func() {
-		log.Info("informd is to stop: deliveries in flight have time to end; " +
-			"a second signal ends it at once")
+	stopLogging := context.AfterFunc(asked, func() {
+		if context.Cause(asked) == context.Canceled { // otherwise this informd goes on and follows
+			log.Info("informd is to stop: deliveries in flight have time to end; " +
+				"a second signal ends it at once")
+		}
 	})
 	defer stopLogging()
 	if on.abort != nil {
