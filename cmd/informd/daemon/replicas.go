@@ -341,8 +341,11 @@ func (f *follower) leadOnce(
 		cfg, compiled = newer, compiledNewer
 	}
 	cfg, compiled, err := f.kinds.named(ctx, cfg, compiled)
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
+	switch {
+	case ctx.Err() != nil: // the term has ended meanwhile, or this informd is to stop
+		return nil
+	case err != nil:
+		return err
 	}
 	store, err := f.store.Lead(func(entry []byte) error {
 		err := term.Propose(entry)
