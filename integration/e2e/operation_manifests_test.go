@@ -12,16 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-
-	"github.com/informd/informd/integration/cluster"
-	"github.com/informd/informd/integration/harness"
 )
 
 // An API server accepts the Kubernetes manifests in docs/ and examples/, and knows all their
 // fields. It does not know cert-manager's resources. TestDeploy tests deploy/.
 func TestManifestsForKubernetes(t *testing.T) {
 	t.Parallel()
-	k := harness.NewKube(t, cluster.Shared(t))
+	a := newApplier(t)
 	var shown []string
 	for _, page := range []string{"permissions", "remote-handlers"} {
 		guide, err := os.ReadFile("../../docs/guides/" + page + ".md")
@@ -53,10 +50,10 @@ func TestManifestsForKubernetes(t *testing.T) {
 			continue
 		}
 		if o.GetNamespace() != "" {
-			o.SetNamespace(k.Ns)
+			o.SetNamespace(a.k.Ns)
 		}
-		_, err := k.Resource(o).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-		if err != nil {
+		// Other tests make objects of the same names for all namespaces.
+		if err := a.apply(t, o, metav1.DryRunAll); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
