@@ -137,7 +137,9 @@ func New(
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	options := source.Options{Logger: o.Logger, Clock: o.Clock, GoneAfter: o.GoneAfter}
+	options := source.Options{
+		Logger: o.Logger, Clock: o.Clock, GoneAfter: o.GoneAfter, IsReplicated: o.Verify != nil,
+	}
 	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, options)
 	if err != nil {
 		return nil, err

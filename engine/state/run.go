@@ -143,26 +143,48 @@ func (s *Store) discard() {
 }
 
 // appendAll writes what is recorded to the log: at once if an event waits for it, otherwise within
-// gathering.
+// gathering. With replicas both may take longer: see sharedGathering.
 func (s *Store) appendAll(ctx context.Context) {
-	last := time.Time{}
-	gather := time.NewTimer(0)
-	defer gather.Stop()
+	last, isPausing := time.Time{}, false
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
+		wait := time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
+			switch {
+			case isPausing:
+				continue
+			case s.isShared() && time.Since(last) < sharedBusy:
+				wait, isPausing = sharedPause, true
+			}
 		case <-s.stir:
-			if left := gathering - time.Since(last); left > 0 {
-				gather.Reset(left)
+			if isPausing {
 				continue
 			}
-		case <-gather.C:
+			every := gathering
+			if s.isShared() {
+				every = sharedGathering
+			}
+			wait = every - time.Since(last)
+		case <-next.C:
 		}
+		if wait > 0 {
+			next.Reset(wait)
+			continue
+		}
+		isPausing = false
 		s.tryAppend()
 		last = time.Now()
 	}
+}
+
+// isShared reports whether the store's log is that of several replicas.
+func (s *Store) isShared() bool {
+	d := s.db.Load()
+	return d != nil && d.shared != nil
 }
 
 // tryAppend appends what was recorded to the log, if it can.

@@ -32,6 +32,12 @@ const (
 	// gathering is how long records wait for others that are written with them, unless an event
 	// waits for its own.
 	gathering = 10 * time.Millisecond
+	// With replicas a write is an entry of their log, which each of them syncs. So records wait for
+	// sharedGathering. An event that comes within sharedBusy of the last write waits for sharedPause,
+	// because others that were read together with it are about to be recorded.
+	sharedGathering = 20 * time.Millisecond
+	sharedPause     = time.Millisecond
+	sharedBusy      = 100 * time.Millisecond
 	// promptly is how long an event waits for its records.
 	promptly = 100 * time.Millisecond
 	// earlyFlush is roughly how many unwritten bytes start a write or a sync at once.
