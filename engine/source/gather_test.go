@@ -55,27 +55,27 @@ func (s *peer) Read(p []byte) (int, error) {
 	}
 }
 
-// readAll sends a byte after each pause, and returns how long each waited to be read, and how many
+// readAll sends a text after each pause, and returns how long each waited to be read, and how many
 // reads that took.
-func readAll(t *testing.T, pauses []time.Duration) (waited []time.Duration, reads int) {
+func readAll(t *testing.T, g gatherer, pauses []time.Duration, size int) (waited []time.Duration, reads int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPeer()
-		g := &gatherer{Conn: s}
+		g.Conn = s
 		sent := make([]time.Time, len(pauses))
 		go func() {
 			for i, pause := range pauses {
 				time.Sleep(pause)
 				sent[i] = time.Now()
-				s.send([]byte{byte(i)})
+				s.send(bytes.Repeat([]byte{byte(i)}, size))
 			}
 			s.send(nil)
 		}()
-		var one [1]byte
+		one := make([]byte, size)
 		for i := 0; ; i++ {
-			if _, err := io.ReadFull(g, one[:]); err == io.EOF {
+			if _, err := io.ReadFull(&g, one); err == io.EOF {
 				break
 			} else if err != nil || one[0] != byte(i) {
-				t.Fatalf("got %v, %v; want %d", one, err, i)
+				t.Fatalf("got %v, %v; want %d", one[0], err, i)
 			}
 			waited = append(waited, time.Since(sent[i]))
 		}
@@ -105,7 +105,7 @@ func TestGather(t *testing.T) {
 			slices.Concat(every(time.Millisecond, 101), every(time.Second, 3)), 16, 21, gatherPause},
 		{"125 a second wait no longer", every(8*time.Millisecond, 200), 100, 200, gatherPause},
 	} {
-		waited, reads := readAll(t, c.pauses)
+		waited, reads := readAll(t, gatherer{}, c.pauses, 1)
 		if longest := slices.Max(waited); longest > c.longest {
 			t.Errorf("%s: one waited for %v, more than %v", c.why, longest, c.longest)
 		}
@@ -114,6 +114,31 @@ func TestGather(t *testing.T) {
 		}
 		if last := waited[len(waited)-1]; c.pauses[len(c.pauses)-1] >= time.Second && last > 0 {
 			t.Errorf("%s: it waited for %v", c.why, last)
+		}
+	}
+}
+
+// With replicas more is read together, and less of it if much comes.
+func TestGatherForReplicas(t *testing.T) {
+	pauses := slices.Repeat([]time.Duration{time.Millisecond}, 1000)
+	for _, c := range []struct {
+		size        int // bytes
+		least, most int // reads
+		longest     time.Duration
+	}{
+		{100, 54, 62, gatherSmall},
+		{3000, 2 * 54, 2 * 62, gatherSmall}, // a read takes eleven of them
+		{8000, 230, 320, gatherSmall},       // a read takes four; the first pauses are the long ones
+	} {
+		waited, reads := readAll(t, gatherer{isReplicated: true}, pauses, c.size)
+		if longest := slices.Max(waited); longest > c.longest {
+			t.Errorf("%d bytes: one waited for %v, more than %v", c.size, longest, c.longest)
+		}
+		if longest := slices.Max(waited[500:]); c.size == 8000 && longest > gatherShare {
+			t.Errorf("%d bytes: one waited for %v, more than %v", c.size, longest, gatherShare)
+		}
+		if reads < c.least || reads > c.most {
+			t.Errorf("%d bytes: %d reads, want %d to %d", c.size, reads, c.least, c.most)
 		}
 	}
 }

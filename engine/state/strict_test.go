@@ -1,10 +1,13 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -13,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/state/records"
 )
 
@@ -203,4 +207,74 @@ func TestAwaitReturnsNoError(t *testing.T) {
 	if err := <-l.awaiting(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// An entry of replicas has what is recorded within a millisecond while much is recorded, so that
+// events that were read together share one. An event that comes alone waits for nothing.
+func TestEntriesOfReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := onMemory(vfs.NewMem())
+		o.FlushEvery = 0
+		r, err := OpenReplica(groupDir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var entries atomic.Int64
+		s, err := r.Lead(func(entry []byte) error {
+			entries.Add(1)
+			return r.Apply(bytes.Clone(entry))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mustLoad(t, "pods")
+		objects := s.Objects("pods", ObjectsOptions{Packer: new(object.Packer)})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(time.Second)
+		version := 0
+		record := func(name string) {
+			version++
+			s.recorded(func() { objects.Put(obj(t, name, version, ""), nil) })
+		}
+		await := func(what string, most time.Duration) {
+			began := time.Now()
+			if err := s.AwaitAll(ctx); err != nil {
+				t.Error(err)
+			}
+			if waited := time.Since(began); waited > most {
+				t.Errorf("%s waits for %v", what, waited)
+			}
+		}
+		for range 3 {
+			record("alone")
+			await("an event that comes alone", 0)
+			time.Sleep(time.Second)
+		}
+		entries.Store(0)
+		for range 50 {
+			for i := range 10 {
+				record(fmt.Sprint("together", i))
+				go await("one of many events", sharedPause)
+				time.Sleep(sharedPause / 20)
+			}
+			time.Sleep(15 * time.Millisecond)
+		}
+		if n := entries.Load(); n < 50 || n > 60 {
+			t.Errorf("50 times ten events became %d entries", n)
+		}
+		entries.Store(0)
+		for range 100 { // nothing waits for these
+			record("b")
+			time.Sleep(time.Millisecond)
+		}
+		if n := entries.Load(); n < 4 || n > 7 {
+			t.Errorf("what is recorded in 100 ms became %d entries", n)
+		}
+		end()
+		if err := errors.Join(<-ended, r.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
