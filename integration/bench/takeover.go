@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -22,7 +25,15 @@ type takeoverTurn struct {
 	objects, rounds int
 	causes          []fault
 	took            map[fault][]takeover
+	joined          []join
 	err             bool
+}
+
+// join is how a replica whose disk was emptied became one again.
+type join struct {
+	seconds float64 // from the start of its process until it votes and has what the leader has
+	size    float64 // MB of its state then
+	longest float64 // ms that an event took meanwhile, at most
 }
 
 // takeover is one of them, in seconds from the fault.
@@ -102,8 +113,84 @@ func (t *takeovers) measure(ctx context.Context, turn *takeoverTurn) (err error)
 			}
 			turn.took[cause] = append(turn.took[cause], took)
 		}
+		j, err := three.join(ctx)
+		if err != nil {
+			return fmt.Errorf("a replica whose disk is emptied: %w", err)
+		}
+		turn.joined = append(turn.joined, j)
 	}
 	return nil
+}
+
+// join ends a member that follows, empties its disk, and waits until it is one of three again.
+func (t *trio) join(ctx context.Context) (j join, err error) {
+	leader, err := t.leads(ctx)
+	if err != nil {
+		return j, err
+	}
+	if err := pause(ctx, t.at.rest); err != nil {
+		return j, err
+	}
+	m := t.members[0]
+	if m == leader {
+		m = t.members[1]
+	}
+	handler := newAsked("handler", leader.conns[len(leader.conns)-1])
+	if err := m.cmd.Process.Kill(); err != nil {
+		return j, err
+	}
+	<-m.ended
+	if err := os.RemoveAll(m.how.state); err != nil {
+		return j, err
+	}
+	if _, err := handler.ask(question{Ask: askArrivals}); err != nil { // those before
+		return j, err
+	}
+	began := time.Now()
+	if err := t.restart(ctx, m); err != nil {
+		return j, err
+	}
+	now, err := t.leads(ctx)
+	if err != nil {
+		return j, err
+	}
+	if now != leader {
+		return j, errors.New("another replica leads meanwhile")
+	}
+	j.seconds = time.Since(began).Seconds()
+	a, err := handler.ask(question{Ask: askArrivals})
+	if err != nil {
+		return j, err
+	}
+	for _, one := range a.Arrivals {
+		j.longest = max(j.longest, float64(one.Came-one.Sent)/1e6)
+	}
+	bytes, err := diskUsed(m.how.state)
+	j.size = float64(bytes) / 1e6
+	return j, err
+}
+
+// diskUsed returns how many bytes the files in dir take on the disk. Some may go meanwhile.
+func diskUsed(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return ignoreGone(err)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return ignoreGone(err)
+		}
+		bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		return nil
+	})
+	return bytes, err
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // takeOver ends the leadership of the member that leads, and waits until the handler of another one
@@ -224,6 +311,24 @@ func (t *takeovers) report() (table, []target) {
 				})
 			}
 		}
+	}
+	rows = append(rows, []string{""}, []string{
+		"a replica whose disk was emptied", "s until it votes and has all, p50", "worst",
+		"ms that an event took meanwhile, at most", "MB of its state", "of them",
+	})
+	for _, turn := range t.turns {
+		row := []string{fmt.Sprintf("%d objects", turn.objects)}
+		if turn.err || len(turn.joined) == 0 {
+			rows = append(rows, append(row, "ERROR"))
+			continue
+		}
+		seconds := func(j join) float64 { return j.seconds }
+		longest := sorted(turn.joined, func(j join) float64 { return j.longest })
+		all := sorted(turn.joined, seconds)
+		rows = append(rows, append(row, fmt.Sprintf("%.1f", median(turn.joined, seconds)),
+			fmt.Sprintf("%.1f", all[len(all)-1]), fmt.Sprintf("%.0f", longest[len(longest)-1]),
+			fmt.Sprintf("%.0f", median(turn.joined, func(j join) float64 { return j.size })),
+			fmt.Sprint(turn.rounds)))
 	}
 	title := fmt.Sprintf("Three replicas on the same machine, of which the leader is lost or hands "+
 		"over: from then until the next leader's handler gets an event; %d objects change per second",
