@@ -31,7 +31,6 @@ import (
 	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/state/steps"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // raftName is the directory, within the state directory, of what the replicas agree with.
@@ -357,12 +356,9 @@ func (f *follower) leadOnce(
 	if err != nil {
 		return err
 	}
-	generation, err := store.Generation()
+	epoch, err := enterEpoch(store, f.member.Info().Cluster, term.Number())
 	if err != nil {
 		return err
-	}
-	epoch := handler.Epoch{
-		Cluster: f.member.Info().Cluster, Generation: generation, Term: term.Number(),
 	}
 	f.log.Info("the state is open", "took", time.Since(began).Round(time.Millisecond),
 		"epoch", epoch.String())
