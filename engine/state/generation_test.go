@@ -183,3 +183,29 @@ func TestNextGeneration(t *testing.T) {
 		}
 	}
 }
+
+// A replica may end while it puts a copy in the place of its store. An informd without replicas
+// completes that as the replica would, and removes what else is left of copies.
+func TestOneOutOfReplicasCompletesACopy(t *testing.T) {
+	g := newGroup(t, 1)
+	g.leadIn(g.members[0], "c1", 1, func(s *Store) { s.PutRule(RuleMemory{Name: "r"}) })
+	m := g.members[0]
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.members = g.members[1:]
+	if err := errors.Join(
+		m.files.Rename(groupDir+"/"+storeName, groupDir+"/"+completeName),
+		m.files.MkdirAll(groupDir+"/"+copyPrefix+"1/"+storeName, 0o700),
+		m.files.MkdirAll(groupDir+"/"+incomingName, 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if got := alone(t, m); got != (Generation{"c1", 2}) {
+		t.Errorf("got %v", got)
+	}
+	names, err := m.files.List(groupDir)
+	if err != nil || len(names) != 1 || names[0] != storeName {
+		t.Errorf("left are %v, %v", names, err)
+	}
+}

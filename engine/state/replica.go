@@ -84,7 +84,7 @@ func OpenReplica(dir string, o Options) (*Replica, error) {
 
 // open opens what is on disk, and sets it aside if it cannot be used.
 func (r *Replica) open() error {
-	if err := r.tidy(); err != nil {
+	if err := tidy(r.opts.disk, r.dir); err != nil {
 		return err
 	}
 	why, cause := "", error(nil)
