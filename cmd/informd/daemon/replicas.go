@@ -304,11 +304,21 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		f.control.Switch(nil)
 		term.End()
 		f.noteResigned()
-		if err != nil && !errors.Is(err, state.ErrDeposed) {
+		switch {
+		case errors.As(err, new(*state.VersionError)): // the store has logged it, and follows
+			select {
+			case <-time.After(retryNewer):
+			case <-ctx.Done():
+			}
+		case err != nil && !errors.Is(err, state.ErrDeposed):
 			return err
 		}
 	}
 }
+
+// retryNewer is how long a replica waits before it leads again, if the state is in a newer format and
+// no other replica can lead.
+const retryNewer = time.Second
 
 // leadOnce leads for a term.
 func (f *follower) leadOnce(

@@ -57,6 +57,11 @@ const (
 	// reads the logs, and makes the store one of FormatVersion again. Versions 2 and 3 were these two
 	// before deltas had occasions.
 	PartedFormat = 5
+	// FirstShared is the version of a replica's store until an entry of the log sets another one. It
+	// must not change: replicas of all versions begin with it.
+	FirstShared = 4
+	// SharedFormat is the version in which this informd writes a store that replicas share.
+	SharedFormat = PartedFormat
 )
 
 type (
