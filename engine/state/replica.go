@@ -28,7 +28,8 @@ const sharedPart = 1 << 20
 // Replica is the store of one of several processes that have the same log. One of them leads: it
 // opens a [Store] with [Replica.Lead], and what that appends goes to all of them. The others follow:
 // they write the entries that they get with [Replica.Apply], and move full logs into Pebble, without
-// decoding any record. So all of them have the same log, byte for byte, and from it the same content.
+// decoding any record but that of the format. So all of them have the same log, byte for byte, and
+// from it the same content.
 //
 // A Replica keeps an entry over the end of the process, and over a loss of power once Sync has
 // returned. Whoever made the entry must have it until then. Apply ignores entries that it gets again.

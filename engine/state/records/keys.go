@@ -14,7 +14,8 @@ import (
 // Kubernetes objects, each after its length as a uvarint. n is big-endian. Values begin with the
 // version of their own format.
 //
-//	f                                 format: the text of FormatMark and a uvarint, FormatVersion
+//	f                                 format: the text of FormatMark and a uvarint, the version.
+//	                                  Replicas set it by an entry of the log that does nothing else
 //	c                                 cluster
 //	g                                 progress: which logs the database has
 //	m hash(informer)                  informer: id, kept, resourceVersion
