@@ -83,7 +83,8 @@ type Options struct {
 	// catchUpTurn is how long a turn of rules that catch up takes at most; 0 means timing.Turn. For
 	// tests.
 	catchUpTurn time.Duration
-	// Epoch goes with each event that is handed over. It is zero if this informd has no replicas.
+	// Epoch goes with each event that is handed over. It is zero if this informd never had any
+	// replicas.
 	Epoch handler.Epoch
 	// Verify returns nil if this informd still leads. Actions ask before they change the cluster: see
 	// acting.Options. nil means that it has no replicas.

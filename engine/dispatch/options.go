@@ -67,7 +67,7 @@ type Options struct {
 	Abort <-chan struct{}
 	// Journal makes the records of one change a unit. nil means that nothing is recorded.
 	Journal Journal
-	// Epoch goes with each event. The zero Epoch is that of an informd without replicas.
+	// Epoch goes with each event. It is zero if this informd never had replicas.
 	Epoch handler.Epoch
 	// Clock tells the time. nil means the real time.
 	Clock clock.PassiveClock

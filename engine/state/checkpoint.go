@@ -178,7 +178,9 @@ func (m *mover) apply(c, later *log.Contents) {
 		}
 		var isSet bool
 		value, isSet, m.err = c.Value(value, key)
-		if isSet {
+		if isSet && key == string(records.FormatKey) && !m.whole {
+			m.raiseFormat(value)
+		} else if isSet {
 			m.set([]byte(key), value)
 		} else {
 			m.delete([]byte(key))
@@ -191,6 +193,15 @@ func (m *mover) set(key, value []byte) {
 		m.err = m.batch.Set(key, value, nil)
 	}
 	m.mayCommit()
+}
+
+// raiseFormat raises the format of the store, which may be of a later version already.
+func (m *mover) raiseFormat(record []byte) {
+	version, err := versionOf(record)
+	if err == nil {
+		err = m.db.raiseFormat(version)
+	}
+	m.err = err
 }
 
 func (m *mover) delete(key []byte) {
@@ -231,6 +242,11 @@ func (d *database) recover(files vfs.FS) error {
 	}
 	if d.shared != nil {
 		if err := isComplete(left, at.Next, d.shared.Whole()); err != nil {
+			return err
+		}
+	}
+	for _, c := range left.Contents {
+		if err := checkLog(c); err != nil {
 			return err
 		}
 	}

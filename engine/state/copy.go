@@ -213,7 +213,7 @@ func (r *Replica) Install(content io.Reader) error {
 	}
 	r.unfollow()
 	_ = r.log.Load().Close() // it is replaced
-	err := r.replace()
+	err := replace(r.opts.disk, r.dir)
 	if err == nil {
 		err = r.begin()
 	}
@@ -274,36 +274,36 @@ func (r *Replica) receiveFile(path string, in io.Reader) (err error) {
 }
 
 // HasReceived reports whether a copy that was received is about to take the place of the store in a
-// state directory: OpenReplica completes that.
+// state directory: OpenReplica and Open complete that.
 func HasReceived(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, completeName))
 	return err == nil
 }
 
-// replace puts a copy that was received in the place of the store.
-func (r *Replica) replace() error {
-	files := r.opts.disk
-	if err := files.RemoveAll(r.store); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// replace puts a copy that was received in the place of the store in a state directory.
+func replace(files vfs.FS, dir string) error {
+	store := files.PathJoin(dir, storeName)
+	if err := files.RemoveAll(store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := files.Rename(files.PathJoin(r.dir, completeName), r.store); err != nil {
+	if err := files.Rename(files.PathJoin(dir, completeName), store); err != nil {
 		return err
 	}
-	return disk.SyncDir(files, r.dir)
+	return disk.SyncDir(files, dir)
 }
 
-// tidy completes an Install that an earlier process began, and removes copies.
-func (r *Replica) tidy() error {
-	names, err := r.opts.disk.List(r.dir)
+// tidy completes an Install that an earlier process began in a state directory, and removes copies.
+func tidy(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		switch {
 		case name == completeName:
-			err = r.replace()
+			err = replace(files, dir)
 		case name == incomingName, strings.HasPrefix(name, copyPrefix):
-			err = r.opts.disk.RemoveAll(r.opts.disk.PathJoin(r.dir, name))
+			err = files.RemoveAll(files.PathJoin(dir, name))
 		}
 		if err != nil {
 			return err

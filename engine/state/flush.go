@@ -155,13 +155,12 @@ func (d *database) append(c cut) (bytes int64, err error) {
 }
 
 // spill writes the part of a cut that is ready as one of several frames. Before the first one, it
-// records in the store that its logs may have such cuts.
+// records in the store that its logs may have such cuts. The store of replicas says so already.
 func (w *writer) spill() error {
-	if !w.db.isParted && w.db.shared == nil { // every informd with replicas reads such cuts
-		if err := w.db.setFormat(records.PartedFormat); err != nil {
+	if w.db.shared == nil {
+		if err := w.db.raiseFormat(records.PartedFormat); err != nil {
 			return err
 		}
-		w.db.isParted = true
 	}
 	end, err := w.db.log.AppendPart(&w.frame)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The generation of a group of replicas.
+// The generation of a state that was shared by a group of replicas.
 
 package state
 
@@ -15,38 +15,89 @@ import (
 // generationNote names the note with the generation. It belongs to no rule.
 var generationNote = records.NoteID{Name: "generation"}
 
-// firstGeneration is that of a state without a note.
-const firstGeneration = 1
+// Generation orders the processes that write a state which replicas share or have shared. The zero
+// Generation is that of a state which replicas never had.
+type Generation struct {
+	Cluster string // the id of the group of replicas
+	// Number counts from 1. It grows when an informd without replicas continues with the state of the
+	// group, and when replicas do so again. Terms are counted anew in each.
+	Number uint64
+}
 
-// Generation returns how often a group of replicas has begun with this state, from 1. Terms are
-// counted anew in each. Call it before recording anything.
-func (s *Store) Generation() (uint64, error) {
+// keptGeneration is what the note holds.
+type keptGeneration struct {
+	Generation
+	isAlone bool // an informd without replicas has begun it
+}
+
+// next returns the generation in which a process continues. cluster is the id of its group, or "" if
+// it has no replicas.
+func (k keptGeneration) next(cluster string) keptGeneration {
+	isAlone := cluster == ""
+	switch {
+	case isAlone && k.Cluster == "": // replicas never had the state
+		return k
+	case !isAlone && k.Cluster != cluster:
+		return keptGeneration{Generation: Generation{cluster, 1}}
+	case isAlone == k.isAlone:
+		return k
+	}
+	return keptGeneration{Generation{k.Cluster, k.Number + 1}, isAlone}
+}
+
+// EnterGeneration returns the generation in which this process writes the state, and records it if
+// it is a new one. cluster is the id of the group that the process leads, or "" if it has no
+// replicas. Call it before recording anything else. So no event leaves before the log has the
+// record. A process that starts again after the record was lost records the same.
+func (s *Store) EnterGeneration(cluster string) (Generation, error) {
+	was, err := s.readGeneration()
+	if err != nil {
+		return Generation{}, err
+	}
+	now := was.next(cluster)
+	if now != was {
+		s.Begin()
+		s.setNote(generationNote, now.encode())
+		s.End()
+	}
+	return now.Generation, nil
+}
+
+// readGeneration reads the note. It returns the zero value if there is none.
+func (s *Store) readGeneration() (kept keptGeneration, err error) {
 	d := s.db.Load()
 	if d == nil {
-		return firstGeneration, nil
+		return keptGeneration{}, nil
 	}
-	generation := uint64(firstGeneration)
-	err := d.read(s.opts.limits.read, func(db pebble.Reader) error {
+	var value []byte
+	err = d.read(s.opts.limits.read, func(db pebble.Reader) error {
 		text, ok, err := get(db, records.NoteKey(generationNote))
 		if err != nil || !ok {
 			return err
 		}
 		n, err := records.ReadNote(text)
-		if err != nil {
-			return err
-		}
-		r := fields.Reader{Left: n.Value}
-		generation = r.Uvarint()
-		return r.End()
+		value = n.Value
+		return err
 	})
-	if err != nil {
-		return 0, s.unreadable(d, fmt.Errorf("read the state's generation: %w", err))
+	if err == nil && value != nil {
+		kept, err = decodeGeneration(value)
 	}
-	return generation, nil
+	if err != nil {
+		return keptGeneration{}, s.unreadable(d, fmt.Errorf("read the state's generation: %w", err))
+	}
+	return kept, nil
 }
 
-// PutGeneration records the generation, when a group begins anew with this state. Call it between
-// Begin and End.
-func (s *Store) PutGeneration(generation uint64) {
-	s.setNote(generationNote, binary.AppendUvarint(nil, generation))
+func (k keptGeneration) encode() []byte {
+	b := binary.AppendUvarint(fields.AppendText(nil, k.Cluster), k.Number)
+	if k.isAlone {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func decodeGeneration(b []byte) (k keptGeneration, err error) {
+	r := fields.Reader{Left: b}
+	k.Cluster, k.Number, k.isAlone = r.Text(), r.Uvarint(), r.Byte() == 1
+	return k, r.End()
 }

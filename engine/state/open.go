@@ -162,14 +162,24 @@ func (d *database) begin(files vfs.FS) error {
 		if err := d.recover(files); err != nil {
 			return err
 		}
-		if d.isParted && d.readOnly == nil { // the store has the logs that were
-			if err := d.setFormat(records.FormatVersion); err != nil {
-				return err
-			}
-			d.isParted = false
+		if err := d.renewFormat(); err != nil {
+			return err
 		}
 		return d.dictionaries.load(d.reader())
 	})
+}
+
+// renewFormat makes the store, which has the logs that were, one of the version that this informd
+// writes.
+func (d *database) renewFormat() error {
+	switch is := d.format.is(); {
+	case d.readOnly != nil:
+	case d.shared != nil && is < records.SharedFormat:
+		return d.shareFormat(records.SharedFormat)
+	case d.shared == nil && is == records.PartedFormat:
+		return d.setFormat(records.FormatVersion)
+	}
+	return nil
 }
 
 // startOver drops d, which turned out to be unusable, and opens an empty store. It is called before

@@ -97,6 +97,9 @@ func (o *opener) openToWrite() (*database, error) {
 	if err := hasRoom(files, o.dir); err != nil {
 		return nil, err
 	}
+	if err := tidy(files, o.dir); err != nil { // a replica may have had the state before
+		return nil, err
+	}
 	store := files.PathJoin(o.dir, storeName)
 	var cause error
 	if o.doomed == "" {

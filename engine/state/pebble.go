@@ -32,9 +32,7 @@ type database struct {
 	fail         *failure
 	compacts     *risk.Compactions
 	limits       limits
-	// isParted says that the store is of records.PartedFormat. Opening sets it, and then the
-	// goroutine that appends.
-	isParted bool
+	format       storeFormat
 
 	log    *log.Log // nil if the database is only read
 	shared *log.Log // that of a Replica; nil if no other process has the same

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -127,27 +128,109 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
+		if d.shared != nil {
+			return d.setFormat(records.FirstShared)
+		}
 		return d.setFormat(records.FormatVersion)
 	}
 	version, err := records.ReadFormat(text)
 	if newer := new(records.FormatError); errors.As(err, &newer) {
+		d.format.found(newer.Found)
 		return &VersionError{Found: newer.Found, Reads: newer.Reads}
 	}
 	if err != nil || d.readOnly != nil {
 		return err
 	}
-	d.isParted = version == records.PartedFormat
-	if version >= records.FormatVersion {
+	d.format.found(version)
+	if version >= records.FormatVersion || d.shared != nil { // replicas agree on another version
 		return nil
 	}
 	d.upgraded("the state", version, records.FormatVersion)
 	return d.setFormat(records.FormatVersion)
 }
 
+// storeFormat is the version of a store's format. Any goroutine may use it.
+type storeFormat struct {
+	mu      sync.Mutex // held while the version is written; guards version
+	version uint64
+}
+
+// found notes that the store is of a version, or was until now.
+func (f *storeFormat) found(version uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = max(f.version, version)
+}
+
+// is returns the version that the store is of.
+func (f *storeFormat) is() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
+}
+
 // setFormat makes the store one of a version of our format.
 func (d *database) setFormat(version uint64) error {
+	d.format.mu.Lock()
+	defer d.format.mu.Unlock()
+	return d.writeFormat(version)
+}
+
+// raiseFormat makes the store one of a version of our format, unless it is of that one or a later one.
+func (d *database) raiseFormat(version uint64) error {
+	d.format.mu.Lock()
+	defer d.format.mu.Unlock()
+	if version <= d.format.version {
+		return nil
+	}
+	return d.writeFormat(version)
+}
+
+// writeFormat writes the version of the format. The caller holds format.mu.
+func (d *database) writeFormat(version uint64) error {
 	if err := d.pebble.Set(records.FormatKey, records.FormatOf(version), pebble.NoSync); err != nil {
 		return err
 	}
-	return d.pebble.Flush()
+	if err := d.pebble.Flush(); err != nil {
+		return err
+	}
+	d.format.version = version
+	return nil
+}
+
+// shareFormat makes the stores of all replicas ones of a version of our format, by an entry of the
+// log that does nothing else. It returns once they have agreed on it.
+func (d *database) shareFormat(version uint64) error {
+	d.fail.logger.Info("the replicas' state gets another format", "from", d.format.is(), "to", version)
+	var f log.Frame
+	f.Reset(d.log.End())
+	f.Change(log.Set, records.FormatKey)
+	f.Value(records.FormatOf(version), nil)
+	_, err := d.log.Append(&f)
+	return err
+}
+
+// versionOf reads the record of the format, also if it is of a version that this informd cannot read.
+func versionOf(record []byte) (uint64, error) {
+	version, err := records.ReadFormat(record)
+	if newer := new(records.FormatError); errors.As(err, &newer) {
+		return newer.Found, nil
+	}
+	return version, err
+}
+
+// checkLog returns a *VersionError if a log sets a format that this informd cannot read.
+func checkLog(c *log.Contents) error {
+	if !c.Changes(string(records.FormatKey)) {
+		return nil
+	}
+	record, _, err := c.Value(nil, string(records.FormatKey))
+	if err != nil {
+		return err
+	}
+	version, err := versionOf(record)
+	if err == nil && version > records.NewestFormat {
+		return &VersionError{Found: version, Reads: records.NewestFormat}
+	}
+	return err
 }

@@ -28,7 +28,8 @@ const sharedPart = 1 << 20
 // Replica is the store of one of several processes that have the same log. One of them leads: it
 // opens a [Store] with [Replica.Lead], and what that appends goes to all of them. The others follow:
 // they write the entries that they get with [Replica.Apply], and move full logs into Pebble, without
-// decoding any record. So all of them have the same log, byte for byte, and from it the same content.
+// decoding any record but that of the format. So all of them have the same log, byte for byte, and
+// from it the same content.
 //
 // A Replica keeps an entry over the end of the process, and over a loss of power once Sync has
 // returned. Whoever made the entry must have it until then. Apply ignores entries that it gets again.
@@ -47,6 +48,7 @@ type Replica struct {
 	failed     atomic.Pointer[error]              // why it cannot go on
 	over       chan struct{}                      // closed once failed is set
 	rolled     signal                             // a file of the log is full
+	format     atomic.Uint64                      // the newest version that the store is known to have
 	// current is the database that was opened last: of the one that follows, or of a term.
 	current atomic.Pointer[database]
 
@@ -84,7 +86,7 @@ func OpenReplica(dir string, o Options) (*Replica, error) {
 
 // open opens what is on disk, and sets it aside if it cannot be used.
 func (r *Replica) open() error {
-	if err := r.tidy(); err != nil {
+	if err := tidy(r.opts.disk, r.dir); err != nil {
 		return err
 	}
 	why, cause := "", error(nil)
@@ -155,7 +157,8 @@ func (r *Replica) agree(e log.Entry) error {
 	return (*propose)(entry)
 }
 
-// Apply takes an entry on which the processes have agreed. It waits while the disk hangs or fails.
+// Apply takes an entry on which the processes have agreed. It waits while the disk hangs or fails. If
+// the entry sets a newer format than this informd can read, the Replica follows, and cannot lead.
 // After an error the Replica must be closed. The next OpenReplica sets aside what is damaged.
 func (r *Replica) Apply(entry []byte) error {
 	if failed := r.failed.Load(); failed != nil {
@@ -164,6 +167,11 @@ func (r *Replica) Apply(entry []byte) error {
 	e, err := log.ReadEntry(entry)
 	if err != nil {
 		return r.fail(damage(fmt.Sprintf("an entry of the log: %v", err))) // the leader has verified it
+	}
+	if record, ok := e.Only(records.FormatKey); ok {
+		if err := r.raiseFormat(record); err != nil {
+			return r.fail(err)
+		}
 	}
 	l := r.log.Load()
 	before := l.End().File
@@ -174,6 +182,52 @@ func (r *Replica) Apply(entry []byte) error {
 		r.rolled.send()
 	}
 	return nil
+}
+
+// raiseFormat raises the format of the store, before the log has anything of the new version. If the
+// store is closed just now, or the disk hangs, that is done when it is opened: see settleFormat.
+func (r *Replica) raiseFormat(record []byte) error {
+	version, err := versionOf(record)
+	if err != nil {
+		return err
+	}
+	r.noteFormat(version)
+	d := r.current.Load() // after the note
+	err = d.read(d.limits.read, func(pebble.Reader) error { return d.raiseFormat(version) })
+	if errors.Is(err, errClosed) || disk.IsAtFault(err) {
+		return nil
+	}
+	return err
+}
+
+// noteFormat notes a version of the format that the store has.
+func (r *Replica) noteFormat(version uint64) {
+	for was := r.format.Load(); was < version; was = r.format.Load() {
+		if !r.format.CompareAndSwap(was, version) {
+			continue
+		}
+		if why := r.outdated(); why != "" {
+			r.opts.Logger.Error(why)
+		}
+	}
+}
+
+// settleFormat makes a store that was opened one of the version that was noted, and the other way
+// round.
+func (r *Replica) settleFormat(d *database) error {
+	r.noteFormat(d.format.is())
+	return d.raiseFormat(r.format.Load())
+}
+
+// outdated returns why this informd cannot lead, because the state is in a format that it cannot read,
+// or "".
+func (r *Replica) outdated() string {
+	found := r.format.Load()
+	if found <= records.NewestFormat {
+		return ""
+	}
+	return fmt.Sprintf("the replicas' state is in format %d, and this informd reads format %d and "+
+		"earlier: it cannot lead until it is updated", found, records.NewestFormat)
 }
 
 // fail notes why the replica cannot go on, and returns it. If what is on disk is damaged, the next
@@ -213,7 +267,8 @@ func (r *Replica) Sync() error {
 // before must have been applied. propose returns nil once an entry is agreed on and applied here. If
 // it returns an error, the Store appends nothing more: its Await returns errors, and its Run must be
 // ended. The Replica follows again when Run has returned. The errors of propose and of Lead wrap
-// [ErrDeposed] if the process does not lead any more. After any other one the Replica has failed.
+// [ErrDeposed] if the process does not lead any more. A *[VersionError] means that the state is in a
+// format that this informd cannot read: the Replica follows. After any other error it has failed.
 func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,6 +277,9 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	}
 	if r.leader != nil {
 		return nil, errors.New("the store of the term before is not closed yet")
+	}
+	if r.outdated() != "" {
+		return nil, &VersionError{Dir: r.dir, Found: r.format.Load(), Reads: records.NewestFormat}
 	}
 	r.unfollow()
 	r.propose.Store(&propose)
@@ -232,7 +290,12 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	s, err := openShared(r.dir, o)
 	if err != nil {
 		r.propose.Store(nil)
-		if !errors.Is(err, ErrDeposed) {
+		newer := new(VersionError)
+		switch {
+		case errors.As(err, &newer) && newer.Of == "":
+			newer.Dir = r.dir
+			r.noteFormat(newer.Found)
+		case !errors.Is(err, ErrDeposed):
 			return nil, r.fail(err)
 		}
 		return nil, errors.Join(err, r.followAgain())
@@ -247,6 +310,9 @@ func openShared(dir string, o Options) (*Store, error) {
 	d, err := openStore(o.disk, o.disk.PathJoin(dir, storeName), o)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.replica.settleFormat(d); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	s := newStore(dir, o)
 	s.opener.lock, _ = o.lock(dir)
@@ -302,7 +368,13 @@ func (r *Replica) openStore() (d *database, next uint64, err error) {
 		return nil, 0, err
 	}
 	err = d.locked(func(db pebble.Reader) (err error) {
-		if err = d.checkFormat(db); err == nil {
+		if err = d.checkFormat(db); errors.As(err, new(*VersionError)) { // it does not read records
+			err = nil
+		}
+		if err == nil {
+			err = r.settleFormat(d)
+		}
+		if err == nil {
 			next, err = d.next()
 		}
 		return err
@@ -311,7 +383,9 @@ func (r *Replica) openStore() (d *database, next uint64, err error) {
 		d.abandon()
 		return nil, 0, err
 	}
-	signStore(o.disk, r.store, o.Version)
+	if r.outdated() == "" {
+		signStore(o.disk, r.store, o.Version)
+	}
 	return d, next, nil
 }
 
@@ -340,9 +414,13 @@ func (r *Replica) moveLogs(d *database, next uint64) {
 	}
 }
 
-// Trouble returns what the disk does not do for the store, or "". What hinders the log hinders the
-// store, but not the other way round.
+// Trouble returns why this informd could not work if it led, or "": what the disk does not do for the
+// store, or that the store is in a newer format. What hinders the log hinders the store, but not the
+// other way round.
 func (r *Replica) Trouble() string {
+	if why := r.outdated(); why != "" {
+		return why
+	}
 	if d := r.current.Load(); d != nil && d.fs.Trouble() != nil {
 		return d.fs.Trouble().Error()
 	}

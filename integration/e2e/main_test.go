@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 		badHandlerCommand: serveBadHandler,
 		librarianCommand:  serveLibrarian,
 		hangingCommand:    serveHanging,
+		witnessCommand:    serveWitness,
 		answeringCommand:  answerLines,
 		thawCommand:       thawWhenOver,
 		gossipCommand:     func(path string) { serve.Main(gossip{path}) },

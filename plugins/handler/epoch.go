@@ -7,17 +7,20 @@ import (
 
 // Epoch orders the informds that lead, one after the other, where several are replicas of each
 // other. An informd that was stopped while it led may go on beside its successor for a moment: its
-// events then have the older epoch. The zero Epoch is that of an informd without replicas.
+// events then have the older epoch. The zero Epoch is that of an informd that never had
+// replicas.
 type Epoch struct {
 	// Cluster is the id of the group of replicas, not of the Kubernetes cluster.
 	Cluster string `json:"cluster"`
-	// Generation counts from 1. It grows when an operator begins the group anew from its state.
+	// Generation counts from 1. It grows when an operator goes back from replicas to one informd, which
+	// continues with their state.
 	Generation uint64 `json:"generation"`
-	// Term grows from leader to leader, with gaps. It begins anew with each Generation.
+	// Term grows from leader to leader, with gaps. It begins anew with each Generation. That of an informd
+	// that continues without replicas is 1.
 	Term uint64 `json:"term"`
 }
 
-// IsZero reports whether the informd has no replicas.
+// IsZero reports whether the informd never had replicas.
 func (e Epoch) IsZero() bool { return e == Epoch{} }
 
 // Compare returns -1 if e is older than other, 0 if they are the same, and 1 if e is newer. ok is

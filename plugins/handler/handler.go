@@ -74,7 +74,7 @@ type Event struct {
 	// ResourceVersion is that of Object. Compare it for equality only.
 	ResourceVersion string `json:"resourceVersion"`
 	// Epoch says who leads, as the informd sees it that sends the event. It is zero if that informd
-	// has no replicas. plugins/serve refuses events of an older epoch than it has seen. A handler
+	// never had replicas. plugins/serve refuses events of an older epoch than it has seen. A handler
 	// that writes elsewhere can pass the epoch on, so that whoever stores it refuses older ones.
 	Epoch Epoch `json:"epoch,omitzero"`
 	// Traceparent is the event's place in a trace, as the header traceparent of W3C Trace Context.

@@ -576,7 +576,7 @@ type Event struct {
 	// An item has every field but seq, time_limit, attached, items and epoch: the answer to the event
 	// is the answer for all of them. At most 1,000, and 4 MiB in total unless a single item is larger.
 	Items []*Event `protobuf:"bytes,16,rep,name=items,proto3" json:"items,omitempty"`
-	// Who leads, as the informd sees it that sends the event. Absent if that informd has no replicas.
+	// Who leads, as the informd sees it that sends the event. Absent if that informd never had replicas.
 	Epoch *Epoch `protobuf:"bytes,17,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The event's place in a trace, as the header traceparent of W3C Trace Context. Empty if it has
 	// none. A repeat may have another one.
@@ -749,9 +749,11 @@ type Epoch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the group of replicas, not of the Kubernetes cluster. At most 64 bytes.
 	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// Counted from 1. Grows when an operator begins the group anew from its state.
+	// Counted from 1. Grows when an operator goes back from replicas to one informd, which continues
+	// with their state.
 	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Grows from leader to leader, with gaps. Begins anew with each generation.
+	// Grows from leader to leader, with gaps. Begins anew with each generation. That of an informd that
+	// continues without replicas is 1.
 	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

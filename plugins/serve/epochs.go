@@ -27,7 +27,7 @@ type epochs struct {
 // longest.
 func (e *epochs) refuse(epoch handler.Epoch) (why string) {
 	if epoch.Cluster == "" || len(epoch.Cluster) > maxCluster {
-		return "" // of an informd without replicas
+		return "" // of an informd that never had replicas
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -31,7 +31,6 @@ import (
 	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/state/steps"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // raftName is the directory, within the state directory, of what the replicas agree with.
@@ -305,11 +304,21 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		f.control.Switch(nil)
 		term.End()
 		f.noteResigned()
-		if err != nil && !errors.Is(err, state.ErrDeposed) {
+		switch {
+		case errors.As(err, new(*state.VersionError)): // the store has logged it, and follows
+			select {
+			case <-time.After(retryNewer):
+			case <-ctx.Done():
+			}
+		case err != nil && !errors.Is(err, state.ErrDeposed):
 			return err
 		}
 	}
 }
+
+// retryNewer is how long a replica waits before it leads again, if the state is in a newer format and
+// no other replica can lead.
+const retryNewer = time.Second
 
 // leadOnce leads for a term.
 func (f *follower) leadOnce(
@@ -357,12 +366,9 @@ func (f *follower) leadOnce(
 	if err != nil {
 		return err
 	}
-	generation, err := store.Generation()
+	epoch, err := enterEpoch(store, f.member.Info().Cluster, term.Number())
 	if err != nil {
 		return err
-	}
-	epoch := handler.Epoch{
-		Cluster: f.member.Info().Cluster, Generation: generation, Term: term.Number(),
 	}
 	f.log.Info("the state is open", "took", time.Since(began).Round(time.Millisecond),
 		"epoch", epoch.String())

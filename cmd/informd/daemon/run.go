@@ -262,6 +262,10 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 	if err != nil {
 		return err
 	}
+	epoch, err := enterAlone(store, d.log)
+	if err != nil {
+		return err
+	}
 	if err := d.listen(stateDir, nil); err != nil {
 		return err
 	}
@@ -269,7 +273,7 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 	defer marks.Close()
 	isServing := false
 	err = d.lead(ctx, cfg, compiled, leading{
-		store: store, marks: marks, serve: func(ctx context.Context) func() error {
+		store: store, marks: marks, epoch: epoch, serve: func(ctx context.Context) func() error {
 			isServing = true
 			return d.serve(ctx)
 		},
@@ -289,7 +293,7 @@ type leading struct {
 	suspects func(context.Context) []steps.Suspect
 	// abort is closed when the engine must end at once; nil if that cannot be.
 	abort <-chan struct{}
-	// epoch and verify are those of engine.Options.
+	// epoch and verify are those of engine.Options. Without replicas, verify is nil.
 	epoch  handler.Epoch
 	verify func(context.Context) error
 	// serve begins to serve once there is something to show.

@@ -11,6 +11,7 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/state/steps"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // openMarks opens the marks of a state directory, which is open. It returns nil if there is none, or
@@ -67,4 +68,35 @@ func openState(
 			"until you move the state back", newer)
 	}
 	return dir, store, err
+}
+
+// aloneTerm is the term of an informd without replicas that continues with their state. It leads as
+// the first one in its generation, and nobody leads after it there. It is not 0, so that a handler
+// needs to make no difference between a field that is 0 and one that is missing.
+const aloneTerm = 1
+
+// enterEpoch returns the epoch in which this informd writes a state. cluster is the id of its group of
+// replicas, or "" if it has none. The epoch is zero if replicas never had the state.
+func enterEpoch(store *state.Store, cluster string, term uint64) (handler.Epoch, error) {
+	g, err := store.EnterGeneration(cluster)
+	if err != nil || g == (state.Generation{}) {
+		return handler.Epoch{}, err
+	}
+	return handler.Epoch{Cluster: g.Cluster, Generation: g.Number, Term: term}, nil
+}
+
+// enterAlone is enterEpoch for an informd without replicas. store is nil if it keeps no state.
+func enterAlone(store *state.Store, log *slog.Logger) (handler.Epoch, error) {
+	if store == nil {
+		return handler.Epoch{}, nil
+	}
+	epoch, err := enterEpoch(store, "", aloneTerm)
+	if errors.Is(err, state.ErrSetAside) { // the store has logged why, and is empty now
+		return handler.Epoch{}, nil
+	}
+	if err == nil && !epoch.IsZero() {
+		log.Info("this informd goes on with the state of replicas, without any",
+			"epoch", epoch.String())
+	}
+	return epoch, err
 }

@@ -3,6 +3,7 @@
 package log
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,6 +39,17 @@ func ReadEntry(b []byte) (Entry, error) {
 		return Entry{}, ErrMalformed
 	}
 	return e, nil
+}
+
+// Only returns the value that an entry sets a key to, if it does nothing else.
+func (e Entry) Only(key []byte) (value []byte, ok bool) {
+	r := fields.Reader{Left: e.Frame[header:]}
+	if r.Byte() != Set || !bytes.Equal(r.Bytes(), key) {
+		return nil, false
+	}
+	length, part := r.Uvarint(), r.Uvarint()
+	value = r.Take(int(part >> 1))
+	return value, part == length<<1 && r.End() == nil
 }
 
 // GapError means that an entry does not go on where the log ends.

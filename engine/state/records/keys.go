@@ -14,7 +14,8 @@ import (
 // Kubernetes objects, each after its length as a uvarint. n is big-endian. Values begin with the
 // version of their own format.
 //
-//	f                                 format: the text of FormatMark and a uvarint, FormatVersion
+//	f                                 format: the text of FormatMark and a uvarint, the version.
+//	                                  Replicas set it by an entry of the log that does nothing else
 //	c                                 cluster
 //	g                                 progress: which logs the database has
 //	m hash(informer)                  informer: id, kept, resourceVersion
@@ -57,6 +58,11 @@ const (
 	// reads the logs, and makes the store one of FormatVersion again. Versions 2 and 3 were these two
 	// before deltas had occasions.
 	PartedFormat = 5
+	// FirstShared is the version of a replica's store until an entry of the log sets another one. It
+	// must not change: replicas of all versions begin with it.
+	FirstShared = 4
+	// SharedFormat is the version in which this informd writes a store that replicas share.
+	SharedFormat = PartedFormat
 )
 
 type (
