@@ -41,6 +41,17 @@ const raftName = "raft"
 // process ends, so that nothing of it goes on beside the next leader.
 const abandonAfter = 10 * time.Second
 
+// A replica ends within the 30 seconds after a signal that Kubernetes gives a Pod. These are times
+// after the signal. Deliveries in flight end by drainReplica. Then the state and the handlers end,
+// which takes seven seconds if a handler hangs, and then another replica takes over. If something
+// else hangs, that begins at handOverBy. It takes endLimit of the package replica, five seconds, at
+// most. At endBy the process ends, whatever hangs.
+const (
+	drainReplica = 15 * time.Second
+	handOverBy   = 22 * time.Second
+	endBy        = 28 * time.Second
+)
+
 // replicaFlags are the flags that make an informd one of several.
 type replicaFlags struct {
 	name  string
@@ -83,6 +94,9 @@ func (f *replicaFlags) check(stateDir string, isDry bool) error {
 // replicate runs one of several informds until ctx ends.
 func (d *informd) replicate(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan) (err error) {
+	ended := make(chan struct{})
+	defer close(ended)
+	go d.endInTime(ctx, ended)
 	dir, err := filepath.Abs(d.flags.stateDir)
 	if err != nil {
 		return err
@@ -124,6 +138,29 @@ func (d *informd) replicate(
 	err = errors.Join(err, stop())
 	d.log.Info("informd has stopped")
 	return err
+}
+
+// endInTime ends the process if it has not ended by endBy after ctx.
+func (d *informd) endInTime(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-ended:
+		return
+	}
+	select {
+	case <-time.After(endBy):
+		d.log.Error("this replica has not ended in time, as something hangs: the process ends")
+		d.die()
+	case <-ended:
+	}
+}
+
+// die ends the process, without waiting for anything. It removes the handlers' folders if their disk
+// does not hang.
+func (d *informd) die() {
+	time.AfterFunc(time.Second, func() { os.Exit(1) })
+	d.folders.Remove()
+	os.Exit(1)
 }
 
 // openReplica opens the state of a replica. It refuses that of an informd without replicas. If the
@@ -317,14 +354,18 @@ func (f *follower) leadOnce(
 	deposed := term.Context()
 	f.log.Info("this informd leads", "term", term.Number())
 	began := time.Now()
+	ended := make(chan struct{})
+	var handingOver sync.WaitGroup
+	defer handingOver.Wait()
+	defer close(ended)
+	signalled := ctx.Done()
+	handingOver.Go(func() { f.handOverInTime(signalled, ended, term) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(deposed, func() {
 		f.log.Warn("this informd no longer leads: its engine ends at once", "term", term.Number())
 		cancel(state.ErrDeposed)
 	})()
-	ended := make(chan struct{})
-	defer close(ended)
 	go f.watchEnd(deposed, ended)
 	go f.resignIfUnable(ctx, cancel)
 	suspects := f.askSuspects(ctx)
@@ -367,7 +408,7 @@ func (f *follower) leadOnce(
 	f.log.Info("the state is open", "took", time.Since(began).Round(time.Millisecond),
 		"epoch", epoch.String())
 	return f.lead(ctx, cfg, compiled, leading{
-		store: store, abort: deposed.Done(), epoch: epoch, verify: term.Verify,
+		store: store, abort: deposed.Done(), drain: drainReplica, epoch: epoch, verify: term.Verify,
 		marks: f.marks, suspects: suspects,
 		serve: func(context.Context) func() error { return func() error { return nil } },
 	})
@@ -416,6 +457,22 @@ func (f *follower) mayResign(resign context.CancelCauseFunc) {
 	f.resign = resign
 }
 
+// handOverInTime makes another replica lead if this one still leads by handOverBy after signalled.
+func (f *follower) handOverInTime(signalled, ended <-chan struct{}, term *replica.Term) {
+	select {
+	case <-signalled:
+	case <-ended:
+		return
+	}
+	select {
+	case <-time.After(handOverBy):
+		f.log.Warn("the state and the handlers have not ended in time: another replica takes over now")
+		term.End()
+	case <-term.Context().Done():
+	case <-ended:
+	}
+}
+
 // watchEnd ends the process if a term is over and its engine does not end.
 func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 	select {
@@ -426,8 +483,7 @@ func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 	select {
 	case <-time.After(abandonAfter):
 		f.log.Error("the engine has not ended, although this informd no longer leads: the process ends")
-		f.folders.Remove()
-		os.Exit(1)
+		f.die()
 	case <-ended:
 	}
 }

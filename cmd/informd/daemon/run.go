@@ -36,6 +36,7 @@ import (
 
 // drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds
 // that handlers then get to exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
+// A replica also has to hand over: see drainReplica.
 const drainTimeout = 20 * time.Second
 
 // runFlags are the flags of informd run. It has many fields because the command has many flags.
@@ -269,7 +270,8 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 	defer marks.Close()
 	isServing := false
 	err = d.lead(ctx, cfg, compiled, leading{
-		store: store, marks: marks, serve: func(ctx context.Context) func() error {
+		store: store, marks: marks, drain: drainTimeout,
+		serve: func(ctx context.Context) func() error {
 			isServing = true
 			return d.serve(ctx)
 		},
@@ -289,6 +291,8 @@ type leading struct {
 	suspects func(context.Context) []steps.Suspect
 	// abort is closed when the engine must end at once; nil if that cannot be.
 	abort <-chan struct{}
+	// drain is the DrainTimeout of engine.Options.
+	drain time.Duration
 	// epoch and verify are those of engine.Options.
 	epoch  handler.Epoch
 	verify func(context.Context) error
@@ -321,7 +325,7 @@ func (d *informd) lead(
 			metrics.acted(d)
 			lacks.acted(d)
 		},
-		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: on.store, Abort: on.abort,
+		DryRun: flags.dryRun, DrainTimeout: on.drain, State: on.store, Abort: on.abort,
 		Epoch: on.epoch, Verify: on.verify, Steps: on.marks, Suspects: on.suspects,
 	})
 	if err != nil {
