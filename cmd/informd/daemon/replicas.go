@@ -409,6 +409,7 @@ func (f *follower) leadOnce(
 		"epoch", epoch.String())
 	return f.lead(ctx, cfg, compiled, leading{
 		store: store, abort: deposed.Done(), drain: drainReplica, epoch: epoch, verify: term.Verify,
+		own:   f.member.Info,
 		marks: f.marks, suspects: suspects,
 		serve: func(context.Context) func() error { return func() error { return nil } },
 	})
@@ -489,24 +490,24 @@ func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 }
 
 // mux returns the handler for what --listen serves while this informd follows: the paths are those
-// of newMux. It is ready if it has a leader and is part of the cluster.
+// of newMux.
 func (f *follower) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client may have gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		info := f.member.Info()
+		ready, line := ofReplica(f.member.Info())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		isReady := info.Role == replica.Follows && info.Leader != "" && info.Trouble == ""
-		mark, end := "[+]", "ready"
-		if !isReady {
+		end := "ready"
+		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			mark, end = "[-]", "not ready; informd cluster status says why"
+			end = "not ready; informd cluster status says why"
 		}
-		fmt.Fprintf(w, "%s replica %s: %s\n%s\n", mark, info.Name, info.Role, end)
+		fmt.Fprintf(w, "%s%s\n", line, end)
 	})
 	metrics := newMetrics(f.flags.version, false)
+	metrics.registry.MustRegister(replicaCollector(f.member.Info))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
 	if f.flags.pprof {
 		addProfiles(mux)

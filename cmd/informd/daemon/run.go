@@ -25,6 +25,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/state/steps"
@@ -291,6 +292,8 @@ type leading struct {
 	suspects func(context.Context) []steps.Suspect
 	// abort is closed when the engine must end at once; nil if that cannot be.
 	abort <-chan struct{}
+	// own returns what this replica knows of itself; nil without replicas.
+	own func() replica.Info
 	// drain is the DrainTimeout of engine.Options.
 	drain time.Duration
 	// epoch and verify are those of engine.Options.
@@ -349,9 +352,12 @@ func (d *informd) lead(
 	metrics.registry.MustRegister(lacks.gauge())
 	cache.read(now.names, eng)
 	metrics.watch(eng, handlers, now.last.Load, d.cluster.Config)
+	if on.own != nil {
+		metrics.registry.MustRegister(replicaCollector(on.own))
+	}
 	fits := newFitting(d.cluster.Discovery, cfg, log)
 	now.fitting = fits
-	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
+	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, on.own, flags.pprof))
 	d.control.Switch(&backend{
 		version: flags.version, engine: eng, handlers: handlers,
 		started: d.started, reloader: reloader, current: now, fitting: fits,
