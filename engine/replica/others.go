@@ -128,31 +128,12 @@ func (o *others) look(ctx context.Context) time.Duration {
 		return o.timing.look
 	}
 	o.compareClusters(cluster, reports)
-	isCaughtUp := o.noteProgress(cluster, reports)
-	if o.member.raft.State() == raft.Leader && o.promote(reports) {
-		return o.timing.look
-	}
-	if !isCaughtUp {
+	isCaughtUp := o.progress.look(o.member.Info(), reports)
+	isToPromote := o.member.raft.State() == raft.Leader && o.promote(reports)
+	if isToPromote || !isCaughtUp {
 		return o.timing.look
 	}
 	return o.timing.rest
-}
-
-// noteProgress reports whether this member has caught up with the one that leads. If none does, that
-// is as it was before.
-func (o *others) noteProgress(cluster string, reports map[string]*report) bool {
-	own := o.member.Info()
-	leader := &own
-	for _, r := range reports {
-		if r.Role == Leads && r.Cluster == cluster && r.Term >= leader.Term {
-			leader = &r.Info
-		}
-	}
-	if leader.Role != Leads {
-		isCaughtUp, _ := o.progress.current()
-		return isCaughtUp
-	}
-	return o.progress.note(time.Now(), own.Applied, leader.Last)
 }
 
 // report returns what this member says of itself.

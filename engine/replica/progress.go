@@ -21,6 +21,22 @@ type progress struct {
 	since      time.Time // when goal was the leader's newest
 }
 
+// look reports whether the member of own has caught up with the one that leads. If none does, that is
+// as it was before.
+func (p *progress) look(own Info, reports map[string]*report) bool {
+	leader := &own
+	for _, r := range reports {
+		if r.Role == Leads && r.Cluster == own.Cluster && r.Term >= leader.Term {
+			leader = &r.Info
+		}
+	}
+	if leader.Role != Leads {
+		isCaughtUp, _ := p.current()
+		return isCaughtUp
+	}
+	return p.note(time.Now(), own.Applied, leader.Last)
+}
+
 // note notes that the member has applied everything up to applied, and that newest is the leader's
 // newest entry now. It reports whether the member has caught up.
 func (p *progress) note(now time.Time, applied, newest uint64) bool {
