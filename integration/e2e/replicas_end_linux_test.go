@@ -85,7 +85,7 @@ func endReplicaInTime(t *testing.T, harm func(certs string) error) {
 	if err := harm(certsOf[leader]); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // it looks at its certificate once a second
+	time.Sleep(1200 * time.Millisecond) // it looks at its certificate once a second
 	began := time.Now()
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
