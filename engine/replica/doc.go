@@ -81,8 +81,9 @@
 //
 // An entry has at most [MaxEntry] bytes. One proposal at a time is on its way. The directory keeps
 // about 64 MiB of entries, or 256 entries if those are more, and twice that until the next
-// snapshot. In memory are the latest 64 entries, and up to 8 for each member that lags. 64
-// connections may be open whose other side has not yet shown who it is: the oldest makes way.
+// snapshot. In memory are the latest 64 entries, and up to 8 for each member that lags. 256
+// connections may be open on which nothing has come, and 64 whose other side has begun a handshake.
+// For another one, the oldest makes way of the address that has the most.
 //
 // # Concurrency
 //

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
@@ -21,9 +20,6 @@ const (
 	forHTTP = 'c'
 )
 
-// maxHandshakes bounds the connections that others opened and that have not said yet who they are.
-const maxHandshakes = 64
-
 // network makes and takes connections. Any goroutine may use it.
 type network struct {
 	options *Options
@@ -32,7 +28,9 @@ type network struct {
 	log     *slog.Logger
 	all     *connections
 
-	strangers strangers
+	mute     strangers     // nothing has come from them
+	greeting strangers     // they have begun a handshake
+	welcomes chan struct{} // has an element for each goroutine of welcome
 
 	listener net.Listener
 	raft     chan net.Conn // accepted, for raft
@@ -65,6 +63,8 @@ func listen(o *Options, t timing, s *self, log *slog.Logger) (*network, error) {
 	n := &network{
 		options: o, timing: t, self: s, log: log, all: newConnections(), listener: listener,
 		raft: make(chan net.Conn), http: make(chan net.Conn), closing: make(chan struct{}),
+		mute: strangers{most: maxMute}, greeting: strangers{most: maxHandshakes},
+		welcomes: make(chan struct{}, maxWelcomes),
 	}
 	n.group.Go(n.accept)
 	return n, nil
@@ -80,6 +80,7 @@ func (n *network) close() {
 	n.close1.Do(func() {
 		close(n.closing)
 		_ = n.listener.Close()
+		n.mute.close()
 		n.all.begin()
 	})
 	n.group.Wait()
@@ -98,43 +99,21 @@ func (n *network) accept() {
 				continue
 			}
 		}
-		if oldest := n.strangers.add(conn); oldest != nil {
-			_ = oldest.Close()
+		n.mute.add(conn)
+		select {
+		case n.welcomes <- struct{}{}:
+		case <-n.closing:
+			_ = conn.Close()
+			return
 		}
 		n.group.Go(func() { n.welcome(conn) })
 	}
 }
 
-// strangers are the connections that others opened and that have not said yet who they are. If
-// there are too many, the oldest goes: a member needs milliseconds to say it.
-type strangers struct {
-	mu  sync.Mutex // guards all
-	all []net.Conn // the oldest first
-}
-
-// add adds conn and returns the one that has to be closed for it, or nil.
-func (s *strangers) add(conn net.Conn) (oldest net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, conn)
-	if len(s.all) > maxHandshakes {
-		oldest = s.all[0]
-		s.all = slices.Delete(s.all, 0, 1)
-	}
-	return oldest
-}
-
-// remove removes conn.
-func (s *strangers) remove(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = slices.DeleteFunc(s.all, func(c net.Conn) bool { return c == conn })
-}
-
 // welcome makes the handshake on a stranger's connection, and passes it on.
 func (n *network) welcome(raw net.Conn) {
 	conn, kind, err := n.shakeHands(raw)
-	n.strangers.remove(raw)
+	<-n.welcomes
 	if err != nil {
 		n.log.Debug("refused a connection", "from", raw.RemoteAddr(), "error", err)
 		_ = raw.Close()
@@ -153,12 +132,23 @@ func (n *network) welcome(raw net.Conn) {
 
 // shakeHands returns conn after the handshake, and what it is for.
 func (n *network) shakeHands(raw net.Conn) (*connection, byte, error) {
-	secure := tls.Server(raw, n.options.Identity.serverConfig(n.options.Peers))
+	var first [1]byte
+	err := raw.SetDeadline(time.Now().Add(n.timing.handshake))
+	if err == nil {
+		_, err = io.ReadFull(raw, first[:])
+	}
+	n.mute.remove(raw)
+	if err != nil {
+		return nil, 0, err
+	}
+	secure := tls.Server(&begun{raw, first[:]}, n.options.Identity.serverConfig(n.options.Peers))
 	conn := &connection{Conn: secure, raw: raw, isInbound: true}
 	if !n.all.add(conn) {
 		return nil, 0, errSilent
 	}
+	n.greeting.add(conn)
 	kind, err := n.hear(conn, secure)
+	n.greeting.remove(conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, 0, err

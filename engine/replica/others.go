@@ -23,7 +23,8 @@ type others struct {
 	log    *slog.Logger
 	kick   chan struct{} // makes run look at once
 
-	looking looking // only the goroutine of run uses it
+	progress progress
+	looking  looking // only the goroutine of run uses it
 
 	mu       sync.Mutex // guards the fields below
 	reaches  []string   // who answered last
@@ -40,6 +41,7 @@ type looking struct {
 
 func newOthers(m *Member) *others {
 	o := &others{member: m, timing: m.options.timing, log: m.log, kick: make(chan struct{}, 1)}
+	o.progress.patience = max(o.timing.rest, 10*time.Second)
 	for _, name := range slices.Sorted(maps.Keys(m.options.Peers)) {
 		if name != m.options.Name {
 			o.names = append(o.names, name)
@@ -126,7 +128,9 @@ func (o *others) look(ctx context.Context) time.Duration {
 		return o.timing.look
 	}
 	o.compareClusters(cluster, reports)
-	if o.member.raft.State() == raft.Leader && o.promote(reports) {
+	isCaughtUp := o.progress.look(o.member.Info(), reports)
+	isToPromote := o.member.raft.State() == raft.Leader && o.promote(reports)
+	if isToPromote || !isCaughtUp {
 		return o.timing.look
 	}
 	return o.timing.rest

@@ -86,7 +86,12 @@ type Info struct {
 	Term    uint64 `json:"term"`    // the newest that it knows
 	Applied uint64 `json:"applied"` // the number of the newest entry that it has applied
 	Last    uint64 `json:"last"`    // the number of the newest entry on its disk
+	Newest  uint64 `json:"newest"`  // the number of the leader's newest entry, some seconds ago
 	Leader  string `json:"leader,omitempty"`
+	// IsCaughtUp says that it has applied, since it started, everything that the leader had when it
+	// first asked, and that it applies what the leader has within some ten seconds. It says nothing of
+	// a member that has no leader, or is in trouble, by now.
+	IsCaughtUp bool `json:"isCaughtUp"`
 	// Trouble says why it does not take part; "" if it does.
 	Trouble string `json:"trouble,omitempty"`
 	// Unable says why it could not do a leader's work; "" if it could.

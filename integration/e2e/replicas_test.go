@@ -214,13 +214,14 @@ func (r *replicated) leader() *replicaUnderTest {
 	return nil
 }
 
-// isReady reports whether a replica runs and says that it is ready, and this beside.
+// isReady reports whether a replica runs and says that it is ready, and this beside. If it leads, its
+// sources have to be ready, too.
 func (one *replicaUnderTest) isReady(says string) bool {
 	if one.daemon == nil || one.isStopped || hasEnded(one.daemon) {
 		return false
 	}
 	code, body := one.daemon.GetWithin(2*time.Second, "/readyz")
-	return code == http.StatusOK && strings.Contains(body, says)
+	return code == http.StatusOK && strings.Contains(body, says) && !strings.Contains(body, "[-]")
 }
 
 // awaitLeader waits until a replica leads and has caught up, and returns it.
@@ -237,8 +238,8 @@ func (r *replicated) awaitLeaderBut(former *replicaUnderTest) (leader *replicaUn
 }
 
 // awaitAll waits until all replicas are ready, vote, and have what the leader had at the beginning.
-// It returns the leader. A replica is ready before it has applied what it missed, and it notices
-// damage when it applies.
+// It returns the leader. A replica that was ready before may be behind for some seconds, and it
+// notices damage when it applies.
 func (r *replicated) awaitAll() (leader *replicaUnderTest) {
 	r.t.Helper()
 	target := uint64(0)
@@ -408,6 +409,37 @@ func runsByProcess(events []ledger.Event, ready []time.Time) ([]ledger.Event, ma
 	return events, caught
 }
 
+// applied returns the number of the newest entry that a replica has applied, as it says itself.
+func (r *replicated) applied(one *replicaUnderTest) (entry uint64) {
+	r.t.Helper()
+	r.poll("an answer of "+one.name, func() bool {
+		status, ok := r.status(one)
+		if ok {
+			entry = status.Members[slices.Index(r.replicas, one)].Applied // both are sorted by name
+		}
+		return ok
+	})
+	return entry
+}
+
+// comeBack starts a replica whose disk is empty. It is ready once it has what the leader had then.
+func (r *replicated) comeBack(one *replicaUnderTest) {
+	r.t.Helper()
+	if err := os.RemoveAll(one.dir); err != nil {
+		r.t.Fatal(err)
+	}
+	had := r.applied(r.awaitLeader())
+	r.start(one)
+	r.poll("the replica to be ready again", func() bool { return one.isReady("replica " + one.name) })
+	if has := r.applied(one); has < had {
+		r.t.Errorf("%s is ready with %d of %d entries", one.name, has, had)
+	}
+	const says = "\ninformd_replica_caught_up 1\n"
+	if _, metrics := one.daemon.Get("/metrics"); !strings.Contains(metrics, says) {
+		r.t.Errorf("/metrics does not say %q", says)
+	}
+}
+
 // TestReplicasTakeOver kills the replica that leads, again and again: no event is lost, out of order
 // or untrue, and what is repeated was in flight.
 func TestReplicasTakeOver(t *testing.T) {
@@ -415,14 +447,18 @@ func TestReplicasTakeOver(t *testing.T) {
 	seed, stalls := harness.Seed(t), harness.Stalls(t)
 	r := startReplicated(t, seed, workload{objects: 400, pace: 80 * time.Millisecond}, nil)
 	r.run(seed)
-	for range 4 {
+	for round := range 4 {
 		var killed *replicaUnderTest
 		took := r.fault(func(leader *replicaUnderTest) {
 			killed = leader
 			r.kill(leader)
 		})
 		t.Logf("another replica led and was ready after %v", took.Round(time.Millisecond))
-		r.start(killed)
+		if round == 0 {
+			r.comeBack(killed)
+		} else {
+			r.start(killed)
+		}
 	}
 	r.trial.Unwritten = harness.Unwritten + stalls()
 	r.finish()

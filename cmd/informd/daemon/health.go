@@ -19,6 +19,7 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/admin"
+	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -28,20 +29,26 @@ import (
 //	/readyz   200 if informd does not stop, and every source has caught up with the server or waits
 //	          for a resource that is not served and has no objects of it, else 503. It also shows the handlers' states,
 //	          whether the state is durable, whether a reload failed, and how many rights are missing.
-//	          These do not affect the code.
+//	          These do not affect the code. Of a replica, the sources do not either: it is ready if it
+//	          has caught up with the others.
 //	/metrics  for Prometheus
 //
 // With profiles, it also serves /debug/pprof/.
 func newMux(
 	eng *engine.Engine, handlers *handlers, metrics *metrics, last func() *control.LastReload,
-	rights *permissions, profiles bool,
+	rights *permissions, own func() replica.Info, profiles bool,
 ) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client may have gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, report := readiness(eng.Status(), handlers, last(), rights.status())
+		var info *replica.Info
+		if own != nil {
+			is := own()
+			info = &is
+		}
+		ready, report := readiness(eng.Status(), handlers, last(), rights.status(), info)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -56,13 +63,19 @@ func newMux(
 }
 
 // readiness returns what /readyz says. Anybody can read that, so it has names, states and numbers
-// only. A reason may quote a handler, the API server or a manifest: informd status shows those.
+// only. A reason may quote a handler, the API server or a manifest: informd status shows those. own
+// is nil if this informd is not a replica.
 func readiness(
 	status admin.Status, handlers *handlers, last *control.LastReload,
-	rights *control.RightsStatus,
+	rights *control.RightsStatus, own *replica.Info,
 ) (ready bool, report string) {
 	ready = true
 	var b strings.Builder
+	if own != nil {
+		var line string
+		ready, line = ofReplica(*own)
+		b.WriteString(line)
+	}
 	if status.IsStopping {
 		ready = false
 		b.WriteString("[-] informd: stopping\n")
@@ -70,7 +83,7 @@ func readiness(
 	for _, s := range status.Sources {
 		mark, progress := "[+]", ""
 		if !s.Ready {
-			mark, ready = "[-]", false
+			mark, ready = "[-]", ready && own != nil
 		}
 		if s.State == source.Listing { // the reason is how far it is
 			progress = cli.Because(s.Reason)
@@ -109,6 +122,21 @@ func readiness(
 		b.WriteString("not ready; informd status says why\n")
 	}
 	return ready, b.String()
+}
+
+// ofReplica returns whether a replica is ready, and what /readyz says of it.
+func ofReplica(own replica.Info) (ready bool, line string) {
+	mark, lacks := "[-]", ""
+	switch takesPart := own.Role == replica.Leads || own.Role == replica.Follows; {
+	case !takesPart || own.Leader == "":
+	case own.Trouble != "":
+		lacks = ", in trouble"
+	case !own.IsCaughtUp:
+		lacks = ", not caught up"
+	default:
+		ready, mark = true, "[+]"
+	}
+	return ready, fmt.Sprintf("%s replica %s: %s%s\n", mark, own.Name, own.Role, lacks)
 }
 
 // httpServer serves HTTP. The nil httpServer serves nothing.

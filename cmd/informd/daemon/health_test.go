@@ -11,6 +11,7 @@ import (
 
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/engine/admin"
+	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/host"
@@ -44,7 +45,7 @@ func TestReadinessHasStatesOnly(t *testing.T) {
 		}}, "complains"}},
 	}}
 	ready, report := readiness(status, h, &control.LastReload{Error: said},
-		&control.RightsStatus{Needed: 3, Missing: 1, Lines: []string{said}, Unknown: said})
+		&control.RightsStatus{Needed: 3, Missing: 1, Lines: []string{said}, Unknown: said}, nil)
 	const want = `[-] source pods: failing
 [-] source nodes: listing (20 objects so far)
     handler crashes: backing off
@@ -57,11 +58,11 @@ not ready; informd status says why
 	if ready || report != want {
 		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
 	}
-	_, report = readiness(admin.Status{State: new(state.Status), IsLoading: true}, &handlers{}, nil, nil)
+	_, report = readiness(admin.Status{State: new(state.Status), IsLoading: true}, &handlers{}, nil, nil, nil)
 	if want := "    state: not loaded yet\nready\n"; report != want {
 		t.Errorf("got\n%s\nwant\n%s", report, want)
 	}
-	_, report = readiness(admin.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said})
+	_, report = readiness(admin.Status{}, &handlers{}, nil, &control.RightsStatus{Unknown: said}, nil)
 	if want := "    rights: not known\nready\n"; report != want {
 		t.Errorf("got\n%s\nwant\n%s", report, want)
 	}
@@ -70,9 +71,39 @@ not ready; informd status says why
 // A daemon that stops takes no more events, so it is not ready, whatever its sources are.
 func TestNotReadyWhileStopping(t *testing.T) {
 	sources := []admin.SourceStatus{{Name: "pods", State: source.Synced, Ready: true}}
-	ready, report := readiness(admin.Status{Sources: sources, IsStopping: true}, &handlers{}, nil, nil)
+	ready, report := readiness(admin.Status{Sources: sources, IsStopping: true}, &handlers{}, nil, nil, nil)
 	if want := "[-] informd: stopping\n[+] source pods: synced\nnot ready; informd status says why\n"; ready || report != want {
 		t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
+	}
+}
+
+// A replica is ready when it has caught up with the others, whether it leads or not, and whatever its
+// sources are.
+func TestReadinessOfReplicas(t *testing.T) {
+	blind := []admin.SourceStatus{{Name: "pods", State: source.Failing}}
+	for line, own := range map[string]replica.Info{
+		"[+] replica a: follower\n":                {Role: replica.Follows, Leader: "b", IsCaughtUp: true},
+		"[+] replica a: leader\n":                  {Role: replica.Leads, Leader: "a", IsCaughtUp: true},
+		"[-] replica a: follower, not caught up\n": {Role: replica.Follows, Leader: "b"},
+		"[-] replica a: learner\n":                 {Role: replica.Learns, Leader: "b", IsCaughtUp: true},
+		"[-] replica a: candidate\n":               {Role: replica.Searches, IsCaughtUp: true},
+		"[-] replica a: follower, in trouble\n": {
+			Role: replica.Follows, Leader: "b", IsCaughtUp: true, Trouble: "it says hunter2",
+		},
+	} {
+		own.Name = "a"
+		ready, report := readiness(admin.Status{Sources: blind}, &handlers{}, nil, nil, &own)
+		end := "ready\n"
+		if line[1] == '-' {
+			end = "not ready; informd status says why\n"
+		}
+		if want := line + "[-] source pods: failing\n" + end; report != want || ready != (line[1] == '+') {
+			t.Errorf("ready: %v\n%s\nwant\n%s", ready, report, want)
+		}
+		ready, _ = readiness(admin.Status{IsStopping: true}, &handlers{}, nil, nil, &own)
+		if ready {
+			t.Error("a replica that stops is ready")
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/host"
 )
@@ -301,6 +302,14 @@ var (
 	changesAside = desc("informd_changes_set_aside",
 		"Changes that are not evaluated, because informd died of them again and again.")
 
+	replicaLeads    = desc("informd_replica_leads", "1 if this replica leads, 0 if it does not.")
+	replicaCaughtUp = desc("informd_replica_caught_up",
+		"1 if this replica has what the leader has, as of a few seconds ago.")
+	replicaApplied = desc("informd_replica_applied_entry",
+		"Number of the newest entry of the common log that this replica has applied.")
+	replicaLag = desc("informd_replica_lag_entries",
+		"Entries that the leader had some seconds ago and that this replica has not applied.")
+
 	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
 	stateUnwritten = desc("informd_state_unwritten_records",
 		"Records of the state that are not on disk yet.")
@@ -505,4 +514,28 @@ func boolean(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// replicaCollector shows what a replica knows of itself.
+type replicaCollector func() replica.Info
+
+// Describe implements prometheus.Collector.
+func (replicaCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{replicaLeads, replicaCaughtUp, replicaApplied, replicaLag} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (own replicaCollector) Collect(out chan<- prometheus.Metric) {
+	is := own()
+	gauge := func(of *prometheus.Desc, value float64) {
+		out <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value)
+	}
+	gauge(replicaLeads, boolean(is.Role == replica.Leads))
+	gauge(replicaCaughtUp, boolean(is.IsCaughtUp))
+	gauge(replicaApplied, float64(is.Applied))
+	if is.Newest > 0 { // it has asked the leader
+		gauge(replicaLag, float64(max(is.Newest, is.Applied)-is.Applied))
+	}
 }

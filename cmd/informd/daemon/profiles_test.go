@@ -25,7 +25,7 @@ func get(mux *http.ServeMux, path string) *httptest.ResponseRecorder {
 // Without --pprof the daemon serves no profile, although net/http/pprof has added its paths to
 // http.DefaultServeMux.
 func TestNoProfilesByDefault(t *testing.T) {
-	mux := newMux(nil, nil, newMetrics("test", true), nil, nil, false)
+	mux := newMux(nil, nil, newMetrics("test", true), nil, nil, nil, false)
 	for _, path := range profilePaths {
 		if code := get(mux, path).Code; code != http.StatusNotFound {
 			t.Errorf("%s: code %d, want 404", path, code)
@@ -37,7 +37,7 @@ func TestNoProfilesByDefault(t *testing.T) {
 // be a Secret.
 func TestProfiles(t *testing.T) {
 	secret := bytes.Repeat([]byte("hunter2 "), 1<<17) // large enough for the sampling to hit it
-	mux := newMux(nil, nil, newMetrics("test", true), nil, nil, true)
+	mux := newMux(nil, nil, newMetrics("test", true), nil, nil, nil, true)
 	for _, path := range profilePaths {
 		w := get(mux, path)
 		if w.Code != http.StatusOK {

@@ -40,6 +40,17 @@ const raftName = "raft"
 // process ends, so that nothing of it goes on beside the next leader.
 const abandonAfter = 10 * time.Second
 
+// A replica ends within the 30 seconds after a signal that Kubernetes gives a Pod. These are times
+// after the signal. Deliveries in flight end by drainReplica. Then the state and the handlers end,
+// which takes seven seconds if a handler hangs, and then another replica takes over. If something
+// else hangs, that begins at handOverBy. It takes endLimit of the package replica, five seconds, at
+// most. At endBy the process ends, whatever hangs.
+const (
+	drainReplica = 15 * time.Second
+	handOverBy   = 22 * time.Second
+	endBy        = 28 * time.Second
+)
+
 // replicaFlags are the flags that make an informd one of several.
 type replicaFlags struct {
 	name  string
@@ -82,6 +93,9 @@ func (f *replicaFlags) check(stateDir string, isDry bool) error {
 // replicate runs one of several informds until ctx ends.
 func (d *informd) replicate(
 	ctx context.Context, cfg *config.Config, compiled *plan.Plan) (err error) {
+	ended := make(chan struct{})
+	defer close(ended)
+	go d.endInTime(ctx, ended)
 	dir, err := filepath.Abs(d.flags.stateDir)
 	if err != nil {
 		return err
@@ -123,6 +137,29 @@ func (d *informd) replicate(
 	err = errors.Join(err, stop())
 	d.log.Info("informd has stopped")
 	return err
+}
+
+// endInTime ends the process if it has not ended by endBy after ctx.
+func (d *informd) endInTime(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-ended:
+		return
+	}
+	select {
+	case <-time.After(endBy):
+		d.log.Error("this replica has not ended in time, as something hangs: the process ends")
+		d.die()
+	case <-ended:
+	}
+}
+
+// die ends the process, without waiting for anything. It removes the handlers' folders if their disk
+// does not hang.
+func (d *informd) die() {
+	time.AfterFunc(time.Second, func() { os.Exit(1) })
+	d.folders.Remove()
+	os.Exit(1)
 }
 
 // openReplica opens the state of a replica. It refuses that of an informd without replicas. If the
@@ -326,14 +363,18 @@ func (f *follower) leadOnce(
 	deposed := term.Context()
 	f.log.Info("this informd leads", "term", term.Number())
 	began := time.Now()
+	ended := make(chan struct{})
+	var handingOver sync.WaitGroup
+	defer handingOver.Wait()
+	defer close(ended)
+	signalled := ctx.Done()
+	handingOver.Go(func() { f.handOverInTime(signalled, ended, term) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(deposed, func() {
 		f.log.Warn("this informd no longer leads: its engine ends at once", "term", term.Number())
 		cancel(state.ErrDeposed)
 	})()
-	ended := make(chan struct{})
-	defer close(ended)
 	go f.watchEnd(deposed, ended)
 	go f.resignIfUnable(ctx, cancel)
 	suspects := f.askSuspects(ctx)
@@ -373,7 +414,8 @@ func (f *follower) leadOnce(
 	f.log.Info("the state is open", "took", time.Since(began).Round(time.Millisecond),
 		"epoch", epoch.String())
 	return f.lead(ctx, cfg, compiled, leading{
-		store: store, abort: deposed.Done(), epoch: epoch, verify: term.Verify,
+		store: store, abort: deposed.Done(), drain: drainReplica, epoch: epoch, verify: term.Verify,
+		own:   f.member.Info,
 		marks: f.marks, suspects: suspects,
 		serve: func(context.Context) func() error { return func() error { return nil } },
 	})
@@ -422,6 +464,22 @@ func (f *follower) mayResign(resign context.CancelCauseFunc) {
 	f.resign = resign
 }
 
+// handOverInTime makes another replica lead if this one still leads by handOverBy after signalled.
+func (f *follower) handOverInTime(signalled, ended <-chan struct{}, term *replica.Term) {
+	select {
+	case <-signalled:
+	case <-ended:
+		return
+	}
+	select {
+	case <-time.After(handOverBy):
+		f.log.Warn("the state and the handlers have not ended in time: another replica takes over now")
+		term.End()
+	case <-term.Context().Done():
+	case <-ended:
+	}
+}
+
 // watchEnd ends the process if a term is over and its engine does not end.
 func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 	select {
@@ -432,31 +490,30 @@ func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 	select {
 	case <-time.After(abandonAfter):
 		f.log.Error("the engine has not ended, although this informd no longer leads: the process ends")
-		f.folders.Remove()
-		os.Exit(1)
+		f.die()
 	case <-ended:
 	}
 }
 
 // mux returns the handler for what --listen serves while this informd follows: the paths are those
-// of newMux. It is ready if it has a leader and is part of the cluster.
+// of newMux.
 func (f *follower) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client may have gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		info := f.member.Info()
+		ready, line := ofReplica(f.member.Info())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		isReady := info.Role == replica.Follows && info.Leader != "" && info.Trouble == ""
-		mark, end := "[+]", "ready"
-		if !isReady {
+		end := "ready"
+		if !ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			mark, end = "[-]", "not ready; informd cluster status says why"
+			end = "not ready; informd cluster status says why"
 		}
-		fmt.Fprintf(w, "%s replica %s: %s\n%s\n", mark, info.Name, info.Role, end)
+		fmt.Fprintf(w, "%s%s\n", line, end)
 	})
 	metrics := newMetrics(f.flags.version, false)
+	metrics.registry.MustRegister(replicaCollector(f.member.Info))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
 	if f.flags.pprof {
 		addProfiles(mux)

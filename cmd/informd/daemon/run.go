@@ -25,6 +25,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/replica"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/engine/state/steps"
@@ -36,6 +37,7 @@ import (
 
 // drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds
 // that handlers then get to exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
+// A replica also has to hand over: see drainReplica.
 const drainTimeout = 20 * time.Second
 
 // runFlags are the flags of informd run. It has many fields because the command has many flags.
@@ -273,7 +275,8 @@ func (d *informd) runAlone(ctx context.Context, cfg *config.Config, compiled *pl
 	defer marks.Close()
 	isServing := false
 	err = d.lead(ctx, cfg, compiled, leading{
-		store: store, marks: marks, epoch: epoch, serve: func(ctx context.Context) func() error {
+		store: store, marks: marks, epoch: epoch, drain: drainTimeout,
+		serve: func(ctx context.Context) func() error {
 			isServing = true
 			return d.serve(ctx)
 		},
@@ -293,6 +296,10 @@ type leading struct {
 	suspects func(context.Context) []steps.Suspect
 	// abort is closed when the engine must end at once; nil if that cannot be.
 	abort <-chan struct{}
+	// own returns what this replica knows of itself; nil without replicas.
+	own func() replica.Info
+	// drain is the DrainTimeout of engine.Options.
+	drain time.Duration
 	// epoch and verify are those of engine.Options. Without replicas, verify is nil.
 	epoch  handler.Epoch
 	verify func(context.Context) error
@@ -325,7 +332,7 @@ func (d *informd) lead(
 			metrics.acted(d)
 			lacks.acted(d)
 		},
-		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: on.store, Abort: on.abort,
+		DryRun: flags.dryRun, DrainTimeout: on.drain, State: on.store, Abort: on.abort,
 		Epoch: on.epoch, Verify: on.verify, Steps: on.marks, Suspects: on.suspects,
 	})
 	if err != nil {
@@ -349,9 +356,12 @@ func (d *informd) lead(
 	metrics.registry.MustRegister(lacks.gauge())
 	cache.read(now.names, eng)
 	metrics.watch(eng, handlers, now.last.Load, d.cluster.Config)
+	if on.own != nil {
+		metrics.registry.MustRegister(replicaCollector(on.own))
+	}
 	fits := newFitting(d.cluster.Discovery, cfg, log)
 	now.fitting = fits
-	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, flags.pprof))
+	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, on.own, flags.pprof))
 	d.control.Switch(&backend{
 		version: flags.version, engine: eng, handlers: handlers,
 		started: d.started, reloader: reloader, current: now, fitting: fits,
