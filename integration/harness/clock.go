@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,15 +22,16 @@ import (
 //
 // A process asks for the time in the vDSO, a library of the kernel in its memory. SetClock puts a
 // function in the place of the vDSO's clock_gettime. So the test needs no other build of informd.
-// It stops the process for some milliseconds.
+// It stops the process for some milliseconds. It does nothing if the process has ended.
 func SetClock(t testing.TB, pid int, ahead time.Duration) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("only the vDSO of linux/amd64 is known")
 	}
-	if err := setClock(pid, ahead); errors.Is(err, os.ErrPermission) {
+	switch err := setClock(pid, ahead); {
+	case errors.Is(err, os.ErrPermission):
 		Lacks(t, fmt.Sprintf("needs root, to set the clock of a process: %v", err))
-	} else if err != nil {
+	case err != nil && !HasEnded(pid):
 		t.Fatalf("set the clock of process %d: %v", pid, err)
 	}
 }
@@ -135,21 +137,23 @@ func (v *vdso) read() error {
 // replace replaces instructions while the process is stopped and no thread is among them. A process
 // that was stopped before stays so.
 func (v *vdso) replace(at int64, by []byte) error {
+	wasStopped := len(v.counters()) > 0
 	for range 100 {
-		wasStopped := len(v.counters()) > 0
 		if !wasStopped {
 			if err := syscall.Kill(v.pid, syscall.SIGSTOP); err != nil {
 				return err
 			}
 		}
 		counters := v.counters()
-		for began := time.Now(); len(counters) == 0 && time.Since(began) < Patience; counters = v.counters() {
+		for began := time.Now(); len(counters) == 0; counters = v.counters() {
+			if time.Since(began) > 10*time.Second {
+				return errors.New("it does not stop")
+			}
 			time.Sleep(time.Millisecond)
 		}
-		isFree := len(counters) > 0
-		for _, counter := range counters {
-			isFree = isFree && (counter < v.base+at || counter >= v.base+at+int64(len(by)))
-		}
+		isFree := !slices.ContainsFunc(counters, func(counter int64) bool {
+			return v.base+at <= counter && counter < v.base+at+int64(len(by))
+		})
 		var err error
 		if isFree {
 			_, err = v.memory.WriteAt(by, v.base+at)
@@ -165,25 +169,30 @@ func (v *vdso) replace(at int64, by []byte) error {
 }
 
 // counters returns where the threads of a stopped process go on. It returns nothing if one of them
-// is not stopped.
+// runs or may do so. A thread that waits for a disk stops when it goes on.
 func (v *vdso) counters() (all []int64) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", v.pid))
+	isStopped := false
 	for _, thread := range threads {
 		stat, err := os.ReadFile(filepath.Join(thread, "stat"))
 		if err != nil {
 			return nil
 		}
-		_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+		state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
 		call, err := os.ReadFile(filepath.Join(thread, "syscall")) // its last field is the counter
 		fields := strings.Fields(string(call))
-		if err != nil || !bytes.HasPrefix(state, []byte("T")) || len(fields) < 3 {
+		if err != nil || state[0] != 'T' && state[0] != 'D' || len(fields) < 3 {
 			return nil
 		}
 		counter, err := strconv.ParseUint(fields[len(fields)-1], 0, 64)
 		if err != nil {
 			return nil
 		}
+		isStopped = isStopped || state[0] == 'T'
 		all = append(all, int64(counter))
+	}
+	if !isStopped {
+		return nil
 	}
 	return all
 }

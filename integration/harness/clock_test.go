@@ -32,6 +32,7 @@ func TestSetClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestSetClock(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	lines, began := bufio.NewReader(stdout), time.Now()
+	lines := bufio.NewReader(stdout)
 	read := func() (ahead, since time.Duration) {
 		t.Helper()
 		var seconds, ms int64
