@@ -49,7 +49,8 @@ func startClocked(t *testing.T) *clocked {
 		harness.Handler("log", "builtin: log") +
 		harness.Rule("tick", minutely) +
 		harness.Rule("sweep", named("swept-")+minutely) +
-		harness.Rule("again", named("swept-0")+"handler: log, events: [synced], resync: 3s, delivery: every") +
+		harness.Rule("again",
+			named("swept-0")+"handler: log, events: [synced], resync: 3s, delivery: every") +
 		harness.Rule("lasting", named("lasting")+"handler: log, events: [added], for: "+lasts.String()))
 	r.startAll()
 	r.awaitAll()
