@@ -108,10 +108,10 @@ func (f *feed) lastRound(of timing.Timetable, number int64, isOver bool) {
 	defer f.mu.Unlock()
 	if r := f.roundsOf(of); r != nil && number > r.last {
 		r.last, r.again = number, !isOver && !r.atStart
-		now, last := f.clock.Now(), time.Unix(number, 0)
-		if last.After(now) { // the clock was set back
-			last = now
-		}
+		// A time in the future, from before the clock was set, counts as now. That the clock is set
+		// from now on does not move the next resync: last has the monotonic reading of now.
+		now := f.clock.Now()
+		last := now.Add(-max(0, now.Round(0).Sub(time.Unix(number, 0))))
 		r.begins(last, now)
 	}
 }

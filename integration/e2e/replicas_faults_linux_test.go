@@ -85,6 +85,22 @@ var faults = []fault{
 		begin: func(u *unlucky, leader, _ *replicaUnderTest) func() { return u.slowed(leader) }},
 	{name: "a follower's disk is slow", keeps: true, mayEnd: true, long: 20 * time.Second,
 		begin: func(u *unlucky, _, follower *replicaUnderTest) func() { return u.slowed(follower) }},
+	{name: "the leader's clock is set forward", keeps: true, long: 20 * time.Second,
+		begin: func(u *unlucky, leader, _ *replicaUnderTest) func() {
+			return u.clockSet(leader, time.Hour, 2*time.Hour)
+		}},
+	{name: "the leader's clock is set back", keeps: true, long: 20 * time.Second,
+		begin: func(u *unlucky, leader, _ *replicaUnderTest) func() {
+			return u.clockSet(leader, -time.Hour, -time.Minute) // certificates are an hour old
+		}},
+	{name: "a follower's clock is set forward", keeps: true, long: 20 * time.Second,
+		begin: func(u *unlucky, _, follower *replicaUnderTest) func() {
+			return u.clockSet(follower, time.Hour, 2*time.Hour)
+		}},
+	{name: "a follower's clock is set back", keeps: true, long: 20 * time.Second,
+		begin: func(u *unlucky, _, follower *replicaUnderTest) func() {
+			return u.clockSet(follower, -time.Hour, -time.Minute)
+		}},
 	{name: "wipe the leader's disk", loses: true, deposes: true,
 		begin: func(u *unlucky, leader, _ *replicaUnderTest) func() { return u.wiped(leader) }},
 	{name: "wipe a follower's disk", loses: true, keeps: true,
@@ -229,6 +245,21 @@ func (u *unlucky) heal() { u.network.heal(u.random.IntN(2) == 0) }
 // slowed makes a disk slow: each write takes up to so long.
 func (u *unlucky) slowed(one *replicaUnderTest) (end func()) {
 	return one.disk.slow(50*time.Millisecond + time.Duration(u.random.Int64N(int64(time.Second))))
+}
+
+// clockSet sets the clock of a replica, between two limits, until the end. Its handlers keep theirs.
+func (u *unlucky) clockSet(one *replicaUnderTest, least, most time.Duration) (end func()) {
+	daemon := one.daemon
+	if daemon == nil || hasEnded(daemon) {
+		return nil // another fault has killed it
+	}
+	ahead := least + time.Duration(u.random.Int64N(int64(most-least)))
+	harness.SetClock(u.t, daemon.Cmd.Process.Pid, ahead)
+	return func() {
+		if one.daemon == daemon && !hasEnded(daemon) {
+			harness.SetClock(u.t, daemon.Cmd.Process.Pid, 0)
+		}
+	}
 }
 
 // wiped kills a replica and removes what is on its disk.

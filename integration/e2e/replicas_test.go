@@ -64,27 +64,42 @@ type workload struct {
 func startReplicated(
 	t *testing.T, seed uint64, work workload, disks func(testing.TB) *disk) *replicated {
 	t.Helper()
-	controlPlane := cluster.New(t)
-	k := harness.NewKube(t, controlPlane)
+	r := newReplicated(t, cluster.New(t), seed, disks)
+	k := harness.NewKube(t, r.cluster)
 	kinds := []kind{
 		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, "ServiceAccount"},
 	}
-	r := &replicated{
-		t: t, random: rand.New(rand.NewPCG(seed, 1<<33)), cluster: controlPlane,
-		author:   newAuthor(t, k.Objects, k.Ns, kinds, work.objects),
-		recorded: newRecorded(filepath.Join(t.TempDir(), "ledger")), certs: harness.ShortDir(t),
-		names: make(map[int]string), starts: make(map[string]int),
-	}
+	r.author = newAuthor(t, k.Objects, k.Ns, kinds, work.objects)
+	r.recorded = newRecorded(filepath.Join(t.TempDir(), "ledger"))
 	r.author.pace = work.pace
 	r.author.begin(seed)
 	r.writeRules(kinds)
+	r.startAll()
+	if disks != nil {
+		r.awaitLeader()
+		r.connect() // a cluster begins only if all have the same addresses for each other
+	}
+	r.awaitAll()
+	r.trial.Ready = time.Now()
+	r.ready = []time.Time{r.trial.Ready}
+	return r
+}
+
+// newReplicated returns three informds that do not run yet, without an author.
+func newReplicated(
+	t *testing.T, c *cluster.Cluster, seed uint64, disks func(testing.TB) *disk) *replicated {
+	t.Helper()
+	r := &replicated{
+		t: t, random: rand.New(rand.NewPCG(seed, 1<<33)), cluster: c, certs: harness.ShortDir(t),
+		names: make(map[int]string), starts: make(map[string]int),
+	}
 	if code, _, stderr := harness.Informd(t, "certs", r.certs, "--names", "a,b,c"); code != 0 {
 		t.Fatalf("informd certs: %s", stderr)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		one := &replicaUnderTest{
-			name: name, address: harness.FreeAddress(t), kubeconfig: controlPlane.Kubeconfig(),
+			name: name, address: harness.FreeAddress(t), kubeconfig: c.Kubeconfig(),
 		}
 		if disks == nil {
 			one.dir = harness.ShortDir(t)
@@ -94,14 +109,6 @@ func startReplicated(
 		}
 		r.replicas = append(r.replicas, one)
 	}
-	r.startAll()
-	if disks != nil {
-		r.awaitLeader()
-		r.connect() // a cluster begins only if all have the same addresses for each other
-	}
-	r.awaitAll()
-	r.trial.Ready = time.Now()
-	r.ready = []time.Time{r.trial.Ready}
 	return r
 }
 

@@ -23,15 +23,23 @@ import (
 )
 
 func init() {
-	modes["certificate"] = func() { // takes up TLS without go-plugin, with a certificate for the name in CERTIFICATE, or an old one
+	modes["certificate"] = func() { // takes up TLS without go-plugin, with a certificate for the name in CERTIFICATE, an old one, or by another clock
 		key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 		if err != nil {
 			panic(err)
 		}
 		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-		if name := os.Getenv("CERTIFICATE"); name == "old" {
+		clock := time.Now
+		switch name := os.Getenv("CERTIFICATE"); name {
+		case "":
+		case "old":
 			template.DNSNames, template.NotAfter = []string{"localhost"}, time.Unix(1e9, 0)
-		} else if name != "" {
+		case "ahead", "behind":
+			set := map[string]time.Duration{"ahead": 2 * time.Hour, "behind": -2 * time.Hour}[name]
+			clock = func() time.Time { return time.Now().Add(set) }
+			template.DNSNames = []string{"localhost"}
+			template.NotBefore, template.NotAfter = clock(), clock().Add(3*time.Hour)
+		default:
 			template.DNSNames = []string{name}
 		}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -50,6 +58,7 @@ func init() {
 			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 			ClientAuth:   tls.RequireAndVerifyClientCert,
 			ClientCAs:    informd,
+			Time:         clock,
 		})))
 		handlerpb.RegisterHandlerServer(s, &raw{})
 		fmt.Println("1|1|unix|" + socket() + "|grpc|" + base64.RawStdEncoding.EncodeToString(der))
@@ -57,11 +66,14 @@ func init() {
 	}
 }
 
-// Any certificate for localhost will do. Otherwise the error says what is wrong with it.
+// Any certificate for localhost will do, even if the clock is set while the handler starts. Otherwise
+// the error says what is wrong with it.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"localhost":       "",
+		"ahead":           "",
+		"behind":          "",
 		"handler.example": "x509: certificate is valid for handler.example, not localhost",
 		"":                "x509: certificate is not valid for any names",
 		"old":             "its certificate is valid from 0001-01-01 00:00:00 UTC to 2001-09-09 01:46:40 UTC only",

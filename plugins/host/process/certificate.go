@@ -37,7 +37,7 @@ func offerTLS() (_ *tls.Config, variable string, err error) {
 		},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		NotBefore:             now.Add(-time.Minute),
+		NotBefore:             now.AddDate(-1, 0, 0), // the clock may be set back
 		NotAfter:              now.AddDate(30, 0, 0), // longer than the process runs
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

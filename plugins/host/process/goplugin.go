@@ -88,6 +88,12 @@ func (p *Process) credentials(config *tls.Config) credentials.TransportCredentia
 	}
 	config.RootCAs = x509.NewCertPool()
 	config.RootCAs.AddCert(certificate)
+	config.Time = func() time.Time { // the clock may have been set back since it was made
+		if now := time.Now(); now.After(certificate.NotBefore) {
+			return now
+		}
+		return certificate.NotBefore
+	}
 	return connect.TLS(config, p.distrust)
 }
 
