@@ -334,7 +334,8 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 	}
 }
 
-// readiness returns what /readyz says, and whether that means ready.
+// readiness returns what /readyz says, and whether that means ready, with all sources synced: a
+// replica is ready without.
 func (d *daemon) readiness(ctx context.Context) (body string, isReady bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+"/readyz", nil)
 	if err != nil {
@@ -346,5 +347,6 @@ func (d *daemon) readiness(ctx context.Context) (body string, isReady bool) {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return string(b), err == nil && resp.StatusCode == http.StatusOK
+	isReady = err == nil && resp.StatusCode == http.StatusOK && !bytes.Contains(b, []byte("[-]"))
+	return string(b), isReady
 }
