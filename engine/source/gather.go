@@ -27,7 +27,7 @@ import (
 // the longest while little comes.
 const (
 	gatherPause = 9050 * time.Microsecond
-	gatherShare = 13_050 * time.Microsecond // with replicas
+	gatherShare = 11_050 * time.Microsecond // with replicas
 	gatherSmall = 18_050 * time.Microsecond // with replicas, after less than gatherMany
 	gatherMany  = 96 << 10                  // bytes from one pause to the next
 	gatherSoon  = 5 * time.Millisecond      // what comes that soon after a read makes it busy
@@ -66,9 +66,10 @@ func gathering(config *rest.Config, isReplicated bool) (*http.Client, error) {
 // again for the answer. Events that are read together share it.
 //
 // An event that comes alone is read at once. When four reads in a row have each waited for at most
-// 5 ms, the connection is busy. Before the next reads it pauses for some 9 ms (with replicas 13 or
-// 18), while the kernel collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its pause
-// ends that. There is no pause while a read fills the whole buffer, because more is there.
+// 5 ms, the connection is busy. Before the next reads it pauses for some 9 ms (with replicas 11 or
+// 18), while the kernel collects what comes and wakes nobody. A read that has to wait for more than
+// 2 ms after its pause ends that. There is no pause while a read fills the whole buffer, because
+// more is there.
 //
 // Go's poller would wake up for everything that comes during the pause, although nobody reads. So
 // the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.

@@ -12,17 +12,31 @@ const (
 	stretch = time.Millisecond
 	// rest is how long it then rests. So it takes about a quarter of a processor.
 	rest = 3 * time.Millisecond
+	// longRest is the rest of work that may take its time. So it takes about a fifteenth.
+	longRest = 14 * time.Millisecond
 )
 
 // Tempo says whether the work behind the log rests between stretches. It is calm while nobody waits
 // for that work: neither a reader, nor a log that is full, nor the end of informd.
-type Tempo struct{ calm, ending atomic.Bool }
+type Tempo struct {
+	rest   atomic.Int64 // nanoseconds; 0 while somebody waits
+	ending atomic.Bool
+}
 
 // SetCalm begins the calm, or ends it.
-func (t *Tempo) SetCalm(calm bool) { t.calm.Store(calm) }
+func (t *Tempo) SetCalm(calm bool) {
+	if calm {
+		t.rest.Store(int64(rest))
+	} else {
+		t.rest.Store(0)
+	}
+}
+
+// SetSlow begins a calm with longer rests.
+func (t *Tempo) SetSlow() { t.rest.Store(int64(longRest)) }
 
 // IsCalm reports whether the work rests, unless informd ends.
-func (t *Tempo) IsCalm() bool { return t.calm.Load() }
+func (t *Tempo) IsCalm() bool { return t.rest.Load() > 0 }
 
 // IsEnding reports whether the calm has ended for good.
 func (t *Tempo) IsEnding() bool { return t.ending.Load() }
@@ -55,7 +69,7 @@ func (b *Breath) Take() {
 		return
 	}
 	if !b.since.IsZero() {
-		time.Sleep(rest)
+		time.Sleep(time.Duration(b.tempo.rest.Load()))
 	}
 	b.since = time.Now()
 }
