@@ -29,7 +29,7 @@ const (
 	gatherPause = 9050 * time.Microsecond
 	gatherShare = 11_050 * time.Microsecond // with replicas
 	gatherSmall = 18_050 * time.Microsecond // with replicas, after less than gatherMany
-	gatherMany  = 96 << 10                  // bytes from one pause to the next
+	gatherMany  = 64 << 10                  // bytes from one pause to the next
 	gatherSoon  = 5 * time.Millisecond      // what comes that soon after a read makes it busy
 	gatherLate  = 2 * time.Millisecond      // what comes that late after a pause ends that
 	gatherRow   = 4                         // reads in a row that make it busy
