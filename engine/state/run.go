@@ -157,7 +157,7 @@ func (s *Store) appendAll(ctx context.Context) {
 			switch {
 			case isPausing:
 				continue
-			case s.isShared() && time.Since(last) < sharedBusy:
+			case hasReplicas(s.db.Load()) && time.Since(last) < sharedBusy:
 				wait, isPausing = sharedPause, true
 			}
 		case <-s.stir:
@@ -165,7 +165,7 @@ func (s *Store) appendAll(ctx context.Context) {
 				continue
 			}
 			every := gathering
-			if s.isShared() {
+			if hasReplicas(s.db.Load()) {
 				every = sharedGathering
 			}
 			wait = every - time.Since(last)
@@ -181,11 +181,8 @@ func (s *Store) appendAll(ctx context.Context) {
 	}
 }
 
-// isShared reports whether the store's log is that of several replicas.
-func (s *Store) isShared() bool {
-	d := s.db.Load()
-	return d != nil && d.shared != nil
-}
+// hasReplicas reports whether a log is that of several replicas.
+func hasReplicas(d *database) bool { return d != nil && d.shared != nil }
 
 // tryAppend appends what was recorded to the log, if it can.
 func (s *Store) tryAppend() {
