@@ -45,7 +45,7 @@ func (s *Store) Bind(c Cluster) error {
 		switch {
 		case err != nil:
 			s.startOver(d, reason(err), fmt.Errorf("read the state's cluster: %w", err))
-		case read != nil && !isSame(c, *read) && d.shared != nil:
+		case read != nil && !isSame(c, *read) && d.isShared:
 			return fmt.Errorf("the state of the replicas belongs to the cluster %s at %s, not to %s at %s: "+
 				"give them the kubeconfig of that cluster, or empty state directories",
 				known(read.UID), read.Server, known(c.UID), c.Server)
