@@ -203,7 +203,8 @@ func (s *Store) DeleteLetter(id string) {
 	s.letters[id] = nil
 }
 
-// forget clears everything that was learned from a store that can no longer be used.
+// forget clears everything that was learned from a store that can no longer be used, but not the
+// generation: events of this process have it.
 func (s *Store) forget() {
 	s.cut.Lock()
 	defer s.cut.Unlock()
@@ -220,5 +221,9 @@ func (s *Store) forget() {
 	s.unwritten.take()
 	if s.cluster = s.bound; s.cluster != nil {
 		s.unwritten.records.Add(1)
+	}
+	if s.entered != nil {
+		s.notes[generationNote] = s.entered
+		s.unwritten.add(1, int64(len(s.entered)))
 	}
 }

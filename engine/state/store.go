@@ -179,6 +179,7 @@ type Store struct {
 	storeRecords            // records of no informer and no lane
 	dropping     []dropping // owners that logs drop, and the store still has
 	bound        *Cluster   // set by Bind
+	entered      []byte     // the generation that this process has entered, as its note; nil if none
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
