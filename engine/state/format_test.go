@@ -142,8 +142,8 @@ func TestNewerFormatOfReplicas(t *testing.T) {
 	g.isAlone = true
 	old, copied, leader := g.members[0], g.members[1], g.members[2]
 	g.leadIn(leader, "c1", 1, func(s *Store) { s.PutRule(RuleMemory{Name: "r"}) })
-	if why := leader.Trouble(); why != "" {
-		t.Errorf("trouble: %s", why)
+	if why := leader.Trouble(); why != "" || leader.CheckFormat() != nil {
+		t.Errorf("trouble: %s, %v", why, leader.CheckFormat())
 	}
 	// What a newer informd writes.
 	for _, value := range [][]byte{records.FormatOf(records.NewestFormat + 1), []byte("new")} {
@@ -164,6 +164,9 @@ func TestNewerFormatOfReplicas(t *testing.T) {
 			}
 			if why := m.Trouble(); !strings.Contains(why, "it cannot lead until it is updated") {
 				t.Errorf("member %d: trouble %q", i, why)
+			}
+			if err := m.CheckFormat(); !errors.As(err, new(*VersionError)) {
+				t.Errorf("member %d: the format is fine: %v", i, err)
 			}
 			_, err := m.Lead(func([]byte) error { return errors.New("it proposes an entry") })
 			if newer := new(VersionError); !errors.As(err, &newer) || newer.Dir != groupDir || newer.Found != records.NewestFormat+1 {

@@ -68,7 +68,7 @@ func alone(t *testing.T, m *member) (got Generation) {
 	return got
 }
 
-// An informd that goes on with the state of replicas raises the generation once, whichever member's
+// An informd that continues with the state of replicas raises the generation once, whichever member's
 // state that is, and whether the member has ended in order.
 func TestGenerationOfOneOutOfReplicas(t *testing.T) {
 	g := newGroup(t, 1)

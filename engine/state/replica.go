@@ -220,6 +220,15 @@ func (r *Replica) matchFormat(d *database) error {
 	return d.raiseFormat(r.format.Load())
 }
 
+// CheckFormat returns a *[VersionError] if the state is in a newer format than this informd reads, so
+// that it cannot lead. It asks no other process, and does not wait. The log has said so already.
+func (r *Replica) CheckFormat() error {
+	if r.outdated() == "" {
+		return nil
+	}
+	return &VersionError{Dir: r.dir, Found: r.format.Load(), Reads: records.NewestFormat}
+}
+
 // outdated returns why this informd cannot lead, because the state is in a format that it cannot read,
 // or "".
 func (r *Replica) outdated() string {
@@ -279,8 +288,8 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	if r.leader != nil {
 		return nil, errors.New("the store of the term before is not closed yet")
 	}
-	if r.outdated() != "" {
-		return nil, &VersionError{Dir: r.dir, Found: r.format.Load(), Reads: records.NewestFormat}
+	if err := r.CheckFormat(); err != nil {
+		return nil, err
 	}
 	r.unfollow()
 	r.propose.Store(&propose)
