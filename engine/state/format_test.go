@@ -113,8 +113,8 @@ func formatOfReplicas(t *testing.T, g *group) {
 	g.compare()
 }
 
-// A newer informd that starts leaves the format of a replica's store as it is. The leader changes it,
-// for all replicas at once.
+// A newer informd that starts leaves the format of a replica's store as it is. The leader changes
+// it, for all replicas at once.
 func TestFormatIsNotRaisedAtAStart(t *testing.T) {
 	g := newGroup(t, 1)
 	g.isAlone = true

@@ -121,8 +121,8 @@ func TestGenerationIsRecordedFirst(t *testing.T) {
 	}
 }
 
-// A process that has entered a generation keeps it if the state turns out to be of no use afterwards:
-// its events have that generation, and so have those of the process after it.
+// A process that has entered a generation keeps it if the state turns out to be of no use
+// afterwards: its events have that generation, and so have those of the process after it.
 func TestGenerationOutlivesTheState(t *testing.T) {
 	for name, c := range map[string]struct {
 		lives int // in which the state is of use

@@ -103,8 +103,8 @@ func isWritten(files vfs.FS, store string) (bool, error) {
 	return size > fewBytes, nil
 }
 
-// checkFormat checks the format of a store. An empty store gets a format, and an older one the newer
-// format. A replica's store gets a newer one only by an entry of the log.
+// checkFormat checks the format of a store. An empty store gets a format, and an older one the
+// newer format. A replica's store gets a newer one only by an entry of the log.
 func (d *database) checkFormat(db pebble.Reader) error {
 	text, ok, err := get(db, records.FormatKey)
 	if err != nil {
@@ -202,7 +202,8 @@ func (d *database) writeFormat(version uint64) error {
 // shareFormat gives the stores of all replicas a version of our format, by an entry of the log that
 // does nothing else. It returns once they have agreed on it.
 func (d *database) shareFormat(version uint64) error {
-	d.fail.logger.Info("the replicas' state gets another format", "from", d.format.current(), "to", version)
+	d.fail.logger.Info("the replicas' state gets another format",
+		"from", d.format.current(), "to", version)
 	var f log.Frame
 	f.Reset(d.log.End())
 	f.Change(log.Set, records.FormatKey)

@@ -220,8 +220,8 @@ func (r *Replica) matchFormat(d *database) error {
 	return d.raiseFormat(r.format.Load())
 }
 
-// CheckFormat returns a *[VersionError] if the state is in a newer format than this informd reads, so
-// that it cannot lead. It asks no other process, and does not wait. The log has said so already.
+// CheckFormat returns a *[VersionError] if the state is in a newer format than this informd reads,
+// so that it cannot lead. It asks no other process, and does not wait. r has logged that already.
 func (r *Replica) CheckFormat() error {
 	if r.outdated() == "" {
 		return nil

@@ -93,7 +93,9 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 	level = "debug" // see wasChosen
 	start(old)
 	level = "info"
-	wasChosen := func() int { return harness.Count(running[old].Logged(), "this replica was chosen, and cannot lead") }
+	wasChosen := func() int {
+		return harness.Count(running[old].Logged(), "this replica was chosen, and cannot lead")
+	}
 	const why = "it cannot lead until it is updated"
 	running[old].AwaitLog(why)
 	running[old].Poll("the replica to follow", func() bool {
@@ -113,7 +115,7 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 		}
 		before := wasChosen()
 		isForced := round > 0
-		if isForced { // the next one lacks an entry that the older one has, so it cannot be chosen at first
+		if isForced { // the next one lacks an entry that the older one has, which is chosen then
 			running[next].Kill()
 			delete(running, next)
 			if got := sender(); got != leading {

@@ -348,7 +348,8 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		f.noteResigned()
 		switch {
 		case errors.As(err, new(*state.VersionError)): // the store has logged it, and follows
-			f.log.Debug("this replica was chosen, and cannot lead", "term", term.Number(), "pause", pause)
+			f.log.Debug("this replica was chosen, and cannot lead", "term", term.Number(),
+				"pause", pause)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
