@@ -233,15 +233,15 @@ func (d *database) recover(files vfs.FS) error {
 		}
 	}
 	left, err := log.Recover(logFiles{files}, d.dir, at.Next)
-	if d.shared == nil { // otherwise a former leader may have begun a cut, or other members have the rest
+	if !d.isShared { // otherwise a former leader may have begun a cut, or other members have the rest
 		d.reportLost(left)
 	}
 	defer left.Close()
 	if err != nil {
 		return logError(err)
 	}
-	if d.shared != nil {
-		if err := isComplete(left, at.Next, d.shared.Whole()); err != nil {
+	if d.isShared {
+		if err := isComplete(left, at.Next, d.log.Whole()); err != nil {
 			return err
 		}
 	}
@@ -283,7 +283,7 @@ func (d *database) recover(files vfs.FS) error {
 			return err
 		}
 	}
-	if d.shared != nil {
+	if d.isShared {
 		return d.takeLog(next)
 	}
 	d.log, err = log.Start(logFiles{files}, d.dir, next, left.Numbers)
@@ -308,7 +308,6 @@ func isComplete(left *log.Left, next uint64, whole log.Position) error {
 // takeLog begins the next file of the log that several processes share. The store has the content
 // of all files before that one.
 func (d *database) takeLog(next uint64) error {
-	d.log = d.shared
 	last, err := d.log.Roll()
 	if err != nil {
 		return err

@@ -79,17 +79,17 @@ func (c *storeCopy) link(d *database) error {
 	if err := c.linkLogs(d, linked); err != nil { // those that have begun meanwhile
 		return err
 	}
-	return c.list(d.shared.End(), linked, store)
+	return c.list(d.log.End(), linked, store)
 }
 
 // linkLogs links the files of the log that are not linked yet.
 func (c *storeCopy) linkLogs(d *database, linked map[uint64]bool) error {
-	newest := d.shared.End().File // before Full: a file may become full meanwhile
-	for _, n := range append(d.shared.Full(), newest) {
+	newest := d.log.End().File // before Full: a file may become full meanwhile
+	for _, n := range append(d.log.Full(), newest) {
 		if linked[n] || n == 0 {
 			continue
 		}
-		err := c.files.Link(d.shared.Path(n), c.files.PathJoin(c.dir, log.Name(n)))
+		err := c.files.Link(d.log.Path(n), c.files.PathJoin(c.dir, log.Name(n)))
 		if err != nil && !disk.IsNotExist(err) { // it was moved
 			return err
 		}

@@ -157,7 +157,7 @@ func (d *database) append(c cut) (bytes int64, err error) {
 // spill writes the part of a cut that is ready as one of several frames. Before the first one, it
 // records in the store that its logs may have such cuts. The store of replicas says so already.
 func (w *writer) spill() error {
-	if w.db.shared == nil {
+	if !w.db.isShared {
 		if err := w.db.raiseFormat(records.PartedFormat); err != nil {
 			return err
 		}

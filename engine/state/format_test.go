@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,9 +69,14 @@ func entryAt(t *testing.T, m *member, key, value []byte) (entry []byte) {
 
 // The first leader makes all stores ones of the format that it writes, by an entry of the log, and no
 // later one does so again. Each store says so before its log has anything of the format, and so does a
-// copy.
+// copy. Which version a store without replicas gets does not matter.
 func TestFormatOfReplicas(t *testing.T) {
-	g := newGroup(t, 1)
+	for _, format := range []uint64{records.FormatVersion, records.SharedFormat} {
+		t.Run(fmt.Sprint(format), func(t *testing.T) { formatOfReplicas(t, newGroupOf(t, 1, format)) })
+	}
+}
+
+func formatOfReplicas(t *testing.T, g *group) {
 	g.isAlone = true
 	for _, m := range g.members {
 		if got := formatOn(t, m); got != records.FirstShared {
@@ -107,6 +113,28 @@ func TestFormatOfReplicas(t *testing.T) {
 	g.compare()
 }
 
+// A newer informd that starts leaves the format of a replica's store as it is. The leader changes
+// it, for all replicas at once.
+func TestFormatIsNotRaisedAtAStart(t *testing.T) {
+	g := newGroup(t, 1)
+	g.isAlone = true
+	g.format = records.SharedFormat
+	for _, m := range g.members {
+		m.journal = new(journal)
+		g.restart(m, false)
+		if got := formatOn(t, m); got != records.FirstShared {
+			t.Errorf("after a start the store is of version %d, want %d", got, records.FirstShared)
+		}
+		if text := m.journal.text(); strings.Contains(text, "upgraded") {
+			t.Errorf("logged: %s", text)
+		}
+	}
+	g.leadIn(g.members[0], "c1", 1, nothing)
+	if got := g.formats(); len(got) != 1 || got[0] != records.SharedFormat {
+		t.Errorf("the log sets the formats %v", got)
+	}
+}
+
 // A replica whose informd is older than the format follows, says so, and does not lead, also after a
 // restart, and after a copy. An informd without replicas refuses the state.
 func TestNewerFormatOfReplicas(t *testing.T) {
@@ -114,8 +142,8 @@ func TestNewerFormatOfReplicas(t *testing.T) {
 	g.isAlone = true
 	old, copied, leader := g.members[0], g.members[1], g.members[2]
 	g.leadIn(leader, "c1", 1, func(s *Store) { s.PutRule(RuleMemory{Name: "r"}) })
-	if why := leader.Trouble(); why != "" {
-		t.Errorf("trouble: %s", why)
+	if why := leader.Trouble(); why != "" || leader.CheckFormat() != nil {
+		t.Errorf("trouble: %s, %v", why, leader.CheckFormat())
 	}
 	// What a newer informd writes.
 	for _, value := range [][]byte{records.FormatOf(records.NewestFormat + 1), []byte("new")} {
@@ -136,6 +164,9 @@ func TestNewerFormatOfReplicas(t *testing.T) {
 			}
 			if why := m.Trouble(); !strings.Contains(why, "it cannot lead until it is updated") {
 				t.Errorf("member %d: trouble %q", i, why)
+			}
+			if err := m.CheckFormat(); !errors.As(err, new(*VersionError)) {
+				t.Errorf("member %d: the format is fine: %v", i, err)
 			}
 			_, err := m.Lead(func([]byte) error { return errors.New("it proposes an entry") })
 			if newer := new(VersionError); !errors.As(err, &newer) || newer.Dir != groupDir || newer.Found != records.NewestFormat+1 {
@@ -204,17 +235,37 @@ func TestNewerFormatInTheLogAlone(t *testing.T) {
 	}
 }
 
-// An older log that gets into the store late does not lower what the store says.
+// A log that sets an older format and gets into the store late does not lower what the store says.
 func TestFormatIsNotLowered(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	d := s.db.Load()
-	for _, c := range []struct{ to, want uint64 }{{5, 5}, {4, 5}, {7, 7}, {5, 7}} {
-		if err := d.raiseFormat(c.to); err != nil {
+	g := newGroup(t, 1)
+	m := g.members[0]
+	g.leadIn(m, "c1", 1, nothing)
+	d := m.current.Load()
+	next, err := d.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := log.Recover(logFiles{m.files}, d.dir, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	const newer = records.NewestFormat + 1
+	if err := d.raiseFormat(newer); err != nil {
+		t.Fatal(err)
+	}
+	moved := 0
+	for _, c := range left.Contents {
+		if !c.Changes(string(records.FormatKey)) {
+			continue
+		}
+		moved++
+		begun := records.Progress{Next: c.Number(), Begun: c.Length()}
+		if err := d.move(c, nil, begun, records.Progress{Next: c.Number() + 1}); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.format.is(); got != c.want {
-			t.Errorf("raised to %d, it is %d, want %d", c.to, got, c.want)
-		}
 	}
-	closed(t, s)
+	if got := formatOn(t, m); got != newer || moved != 1 {
+		t.Errorf("the store is of version %d, want %d, and %d logs were moved", got, newer, moved)
+	}
 }

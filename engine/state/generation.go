@@ -48,16 +48,24 @@ func (k keptGeneration) next(cluster string) keptGeneration {
 // EnterGeneration returns the generation in which this process writes the state, and records it if
 // it is a new one. cluster is the id of the group that the process leads, or "" if it has no
 // replicas. Call it before recording anything else. So no event leaves before the log has the
-// record. A process that starts again after the record was lost records the same.
+// record. A process that starts again after the record was lost records the same. If the state is
+// set aside afterwards, the one in its place gets the generation, too.
 func (s *Store) EnterGeneration(cluster string) (Generation, error) {
 	was, err := s.readGeneration()
 	if err != nil {
 		return Generation{}, err
 	}
 	now := was.next(cluster)
+	if now == (keptGeneration{}) {
+		return Generation{}, nil
+	}
+	note := now.encode()
+	s.mu.Lock()
+	s.entered = note
+	s.mu.Unlock()
 	if now != was {
 		s.Begin()
-		s.setNote(generationNote, now.encode())
+		s.setNote(generationNote, note)
 		s.End()
 	}
 	return now.Generation, nil

@@ -68,7 +68,7 @@ func alone(t *testing.T, m *member) (got Generation) {
 	return got
 }
 
-// An informd that goes on with the state of replicas raises the generation once, whichever member's
+// An informd that continues with the state of replicas raises the generation once, whichever member's
 // state that is, and whether the member has ended in order.
 func TestGenerationOfOneOutOfReplicas(t *testing.T) {
 	g := newGroup(t, 1)
@@ -118,6 +118,58 @@ func TestGenerationIsRecordedFirst(t *testing.T) {
 		}
 		c.Close()
 		closed(t, s)
+	}
+}
+
+// A process that has entered a generation keeps it if the state turns out to be of no use
+// afterwards: its events have that generation, and so have those of the process after it.
+func TestGenerationOutlivesTheState(t *testing.T) {
+	for name, c := range map[string]struct {
+		lives int // in which the state is of use
+		lose  func(*testing.T, *Store)
+	}{
+		"another cluster at the first start": {0, ofAnotherCluster},
+		"another cluster later":              {2, ofAnotherCluster},
+		"damaged":                            {1, isDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(t, 1)
+			m := g.members[0]
+			g.leadIn(m, "c1", 1, func(s *Store) {
+				if err := s.Bind(Cluster{UID: "u"}); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			g.members = g.members[1:]
+			for life := range c.lives + 3 {
+				s := open(t, groupDir, onMemory(m.files))
+				if got, err := s.EnterGeneration(""); err != nil || got != (Generation{"c1", 2}) {
+					t.Errorf("life %d: got %v, %v", life, got, err)
+				}
+				if life == c.lives {
+					c.lose(t, s)
+					if n := len(s.Status().SetAside); n != 1 {
+						t.Errorf("%d states are set aside", n)
+					}
+				}
+				closed(t, s)
+			}
+		})
+	}
+}
+
+func ofAnotherCluster(t *testing.T, s *Store) {
+	if err := s.Bind(Cluster{UID: "another"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func isDamaged(t *testing.T, s *Store) {
+	if err := s.unreadable(s.db.Load(), errDamaged); !errors.Is(err, ErrSetAside) {
+		t.Error(err)
 	}
 }
 

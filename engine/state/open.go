@@ -140,7 +140,7 @@ func openStore(files vfs.FS, store string, o Options) (*database, error) {
 	}
 	d.written, d.wroteBefore = written, writerOf(files, store)
 	if err := d.begin(d.fs); err != nil {
-		if d.shared != nil { // the replica opens it again at once
+		if d.isShared { // the replica opens it again at once
 			return nil, errors.Join(err, d.close())
 		}
 		d.abandon()
@@ -169,15 +169,15 @@ func (d *database) begin(files vfs.FS) error {
 	})
 }
 
-// renewFormat makes the store, which has the logs that were, one of the version that this informd
-// writes.
+// renewFormat gives the store the version of the format that this informd writes. recover must have
+// moved the logs of an earlier process into the store.
 func (d *database) renewFormat() error {
-	switch is := d.format.is(); {
+	switch is := d.format.current(); {
 	case d.readOnly != nil:
-	case d.shared != nil && is < records.SharedFormat:
+	case d.isShared && is < records.SharedFormat:
 		return d.shareFormat(records.SharedFormat)
-	case d.shared == nil && is == records.PartedFormat:
-		return d.setFormat(records.FormatVersion)
+	case !d.isShared && is == records.PartedFormat:
+		return d.setFormat(d.limits.format)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (d *database) renewFormat() error {
 // startOver drops d, which turned out to be unusable, and opens an empty store. It is called before
 // Run.
 func (s *Store) startOver(d *database, why string, cause error) {
-	if d.shared != nil { // the other replicas have the content
+	if d.isShared { // the other replicas have the content
 		if disk.IsAtFault(cause) {
 			s.broken.Store(true)
 			s.end()

@@ -34,11 +34,11 @@ type database struct {
 	limits       limits
 	format       storeFormat
 
-	log    *log.Log // nil if the database is only read
-	shared *log.Log // that of a Replica; nil if no other process has the same
-	writer writer   // only the goroutine that appends uses it
-	full   fullLogs // that the store has to get
-	view   *view    // of a database that is only read: with the content of its logs
+	log      *log.Log // nil if the database is only read
+	isShared bool     // it is that of a Replica: other processes have the same log
+	writer   writer   // only the goroutine that appends uses it
+	full     fullLogs // that the store has to get
+	view     *view    // of a database that is only read: with the content of its logs
 
 	wroteBefore string // the version of informd that wrote it before it was opened; "" if unknown
 
@@ -160,7 +160,7 @@ func openPebble(files vfs.FS, dir string, readOnly bool, o Options) (d *database
 		reading: make(chan struct{}, maxReads),
 	}
 	if o.replica != nil {
-		d.shared = o.replica.log.Load()
+		d.isShared, d.log = true, o.replica.log.Load()
 		o.replica.current.Store(d)
 	}
 	return d, nil
@@ -302,7 +302,7 @@ func (d *database) close() (err error) {
 			err = damage(what)
 		}
 	}()
-	if d.log != nil && d.shared == nil {
+	if d.log != nil && !d.isShared {
 		err = errors.Join(err, d.log.Close())
 	}
 	if d.view != nil {

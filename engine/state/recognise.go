@@ -103,7 +103,8 @@ func isWritten(files vfs.FS, store string) (bool, error) {
 	return size > fewBytes, nil
 }
 
-// checkFormat checks the format of a store. An empty store gets the format.
+// checkFormat checks the format of a store. An empty store gets a format, and an older one the
+// newer format. A replica's store gets a newer one only by an entry of the log.
 func (d *database) checkFormat(db pebble.Reader) error {
 	text, ok, err := get(db, records.FormatKey)
 	if err != nil {
@@ -128,25 +129,25 @@ func (d *database) checkFormat(db pebble.Reader) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
-		if d.shared != nil {
+		if d.isShared {
 			return d.setFormat(records.FirstShared)
 		}
-		return d.setFormat(records.FormatVersion)
+		return d.setFormat(d.limits.format)
 	}
 	version, err := records.ReadFormat(text)
 	if newer := new(records.FormatError); errors.As(err, &newer) {
-		d.format.found(newer.Found)
+		d.format.note(newer.Found)
 		return &VersionError{Found: newer.Found, Reads: newer.Reads}
 	}
 	if err != nil || d.readOnly != nil {
 		return err
 	}
-	d.format.found(version)
-	if version >= records.FormatVersion || d.shared != nil { // replicas agree on another version
+	d.format.note(version)
+	if version >= d.limits.format || d.isShared { // replicas agree on another version
 		return nil
 	}
-	d.upgraded("the state", version, records.FormatVersion)
-	return d.setFormat(records.FormatVersion)
+	d.upgraded("the state", version, d.limits.format)
+	return d.setFormat(d.limits.format)
 }
 
 // storeFormat is the version of a store's format. Any goroutine may use it.
@@ -155,28 +156,28 @@ type storeFormat struct {
 	version uint64
 }
 
-// found notes that the store is of a version, or was until now.
-func (f *storeFormat) found(version uint64) {
+// note notes that the store is of a version, or was until now.
+func (f *storeFormat) note(version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.version = max(f.version, version)
 }
 
-// is returns the version that the store is of.
-func (f *storeFormat) is() uint64 {
+// current returns the version that the store is of.
+func (f *storeFormat) current() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.version
 }
 
-// setFormat makes the store one of a version of our format.
+// setFormat gives the store a version of our format.
 func (d *database) setFormat(version uint64) error {
 	d.format.mu.Lock()
 	defer d.format.mu.Unlock()
 	return d.writeFormat(version)
 }
 
-// raiseFormat makes the store one of a version of our format, unless it is of that one or a later one.
+// raiseFormat gives the store a version of our format, unless it has that one or a later one.
 func (d *database) raiseFormat(version uint64) error {
 	d.format.mu.Lock()
 	defer d.format.mu.Unlock()
@@ -198,10 +199,11 @@ func (d *database) writeFormat(version uint64) error {
 	return nil
 }
 
-// shareFormat makes the stores of all replicas ones of a version of our format, by an entry of the
-// log that does nothing else. It returns once they have agreed on it.
+// shareFormat gives the stores of all replicas a version of our format, by an entry of the log that
+// does nothing else. It returns once they have agreed on it.
 func (d *database) shareFormat(version uint64) error {
-	d.fail.logger.Info("the replicas' state gets another format", "from", d.format.is(), "to", version)
+	d.fail.logger.Info("the replicas' state gets another format",
+		"from", d.format.current(), "to", version)
 	var f log.Frame
 	f.Reset(d.log.End())
 	f.Change(log.Set, records.FormatKey)

@@ -140,6 +140,7 @@ func (r *Replica) begin() error {
 			"to", part.To)
 	}
 	r.log.Store(l)
+	d.log = l
 	r.moveLogs(d, next)
 	return nil
 }
@@ -185,7 +186,7 @@ func (r *Replica) Apply(entry []byte) error {
 }
 
 // raiseFormat raises the format of the store, before the log has anything of the new version. If the
-// store is closed just now, or the disk hangs, that is done when it is opened: see settleFormat.
+// store is closed just now, or the disk hangs, that is done when it is opened: see matchFormat.
 func (r *Replica) raiseFormat(record []byte) error {
 	version, err := versionOf(record)
 	if err != nil {
@@ -212,11 +213,20 @@ func (r *Replica) noteFormat(version uint64) {
 	}
 }
 
-// settleFormat makes a store that was opened one of the version that was noted, and the other way
-// round.
-func (r *Replica) settleFormat(d *database) error {
-	r.noteFormat(d.format.is())
+// matchFormat gives a store that was just opened the version that r has noted, or notes the store's
+// version if that is newer.
+func (r *Replica) matchFormat(d *database) error {
+	r.noteFormat(d.format.current())
 	return d.raiseFormat(r.format.Load())
+}
+
+// CheckFormat returns a *[VersionError] if the state is in a newer format than this informd reads,
+// so that it cannot lead. It asks no other process, and does not wait. r has logged that already.
+func (r *Replica) CheckFormat() error {
+	if r.outdated() == "" {
+		return nil
+	}
+	return &VersionError{Dir: r.dir, Found: r.format.Load(), Reads: records.NewestFormat}
 }
 
 // outdated returns why this informd cannot lead, because the state is in a format that it cannot read,
@@ -278,8 +288,8 @@ func (r *Replica) Lead(propose func(entry []byte) error) (*Store, error) {
 	if r.leader != nil {
 		return nil, errors.New("the store of the term before is not closed yet")
 	}
-	if r.outdated() != "" {
-		return nil, &VersionError{Dir: r.dir, Found: r.format.Load(), Reads: records.NewestFormat}
+	if err := r.CheckFormat(); err != nil {
+		return nil, err
 	}
 	r.unfollow()
 	r.propose.Store(&propose)
@@ -311,7 +321,7 @@ func openShared(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.replica.settleFormat(d); err != nil {
+	if err := o.replica.matchFormat(d); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	s := newStore(dir, o)
@@ -372,7 +382,7 @@ func (r *Replica) openStore() (d *database, next uint64, err error) {
 			err = nil
 		}
 		if err == nil {
-			err = r.settleFormat(d)
+			err = r.matchFormat(d)
 		}
 		if err == nil {
 			next, err = d.next()
@@ -391,8 +401,6 @@ func (r *Replica) openStore() (d *database, next uint64, err error) {
 
 // moveLogs begins to move full logs into the store of one that follows. The caller holds mu.
 func (r *Replica) moveLogs(d *database, next uint64) {
-	d.shared = r.log.Load()
-	d.log = d.shared
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -36,6 +36,7 @@ type group struct {
 	fails int
 	// isAlone says that no other member applies what is agreed on, until apply.
 	isAlone bool
+	format  uint64 // the version that a store without replicas gets; 0 means FormatVersion
 }
 
 // member is a replica on a disk of its own.
@@ -49,9 +50,13 @@ type member struct {
 
 const groupDir = "/state"
 
-func newGroup(t *testing.T, seed uint64) *group {
+func newGroup(t *testing.T, seed uint64) *group { return newGroupOf(t, seed, 0) }
+
+// newGroupOf returns a group whose informds give a store without replicas a version of the format.
+func newGroupOf(t *testing.T, seed, format uint64) *group {
 	g := &group{
 		t: t, Rand: rand.New(rand.NewPCG(seed, 2)), chance: rand.New(rand.NewPCG(seed, 4)), fails: -1,
+		format: format,
 	}
 	for range 3 {
 		m := &member{files: vfs.NewCrashableMem(), journal: new(journal)}
@@ -72,6 +77,7 @@ func (g *group) open(m *member) {
 	g.t.Helper()
 	o := onMemory(m.files)
 	o.limits.log, o.limits.part, o.limits.read = 20<<10, 3000, 0
+	o.limits.format = g.format
 	o.limits.patience = time.Minute // a slow machine must not pass for a sick disk
 	o.Logger = m.journal.logger()
 	r, err := OpenReplica(groupDir, o)

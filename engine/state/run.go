@@ -116,7 +116,7 @@ func (s *Store) finish() {
 		return
 	}
 	s.hasten()
-	if d.shared == nil {
+	if !d.isShared {
 		select {
 		case full := <-d.full.next:
 			s.move(d, full)
@@ -128,7 +128,7 @@ func (s *Store) finish() {
 		return
 	}
 	s.trySync()
-	if d.shared != nil {
+	if d.isShared {
 		return // the log goes on without this store
 	}
 	s.move(d, &fullLog{number: d.log.End().File, upTo: s.logged.reached.Load(), atOnce: true})
@@ -182,7 +182,7 @@ func (s *Store) appendAll(ctx context.Context) {
 }
 
 // hasReplicas reports whether a log is that of several replicas.
-func hasReplicas(d *database) bool { return d != nil && d.shared != nil }
+func hasReplicas(d *database) bool { return d != nil && d.isShared }
 
 // tryAppend appends what was recorded to the log, if it can.
 func (s *Store) tryAppend() {
@@ -194,7 +194,7 @@ func (s *Store) tryAppend() {
 	case s.broken.Load():
 		s.discard()
 		return
-	case d.readOnly != nil, d.shared == nil && d.fs.Trouble() != nil,
+	case d.readOnly != nil, !d.isShared && d.fs.Trouble() != nil,
 		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}
@@ -242,7 +242,7 @@ func (s *Store) trySync() {
 	}
 	asOf := s.health.sync(s.opts.Clock.Now())
 	s.syncing.add(s.unsynced.take())
-	if d.shared == nil { // otherwise more than half of the processes have synced it already
+	if !d.isShared { // otherwise more than half of the processes have synced it already
 		if _, err := d.log.Sync(); err != nil {
 			d.fail.report(damage(err))
 			s.breakDown(d, err)
@@ -351,7 +351,7 @@ func (s *Store) close() {
 	case d == nil:
 	case s.broken.Load():
 		d.abandon()
-		if d.shared != nil { // the Replica opens it again, so nothing of it may go on
+		if d.isShared { // the Replica opens it again, so nothing of it may go on
 			_ = d.close() // it waits for the close that abandon has begun
 		}
 	default:

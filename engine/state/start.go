@@ -45,7 +45,7 @@ func (s *Store) Bind(c Cluster) error {
 		switch {
 		case err != nil:
 			s.startOver(d, reason(err), fmt.Errorf("read the state's cluster: %w", err))
-		case read != nil && !isSame(c, *read) && d.shared != nil:
+		case read != nil && !isSame(c, *read) && d.isShared:
 			return fmt.Errorf("the state of the replicas belongs to the cluster %s at %s, not to %s at %s: "+
 				"give them the kubeconfig of that cluster, or empty state directories",
 				known(read.UID), read.Server, known(c.UID), c.Server)
@@ -203,7 +203,8 @@ func (s *Store) DeleteLetter(id string) {
 	s.letters[id] = nil
 }
 
-// forget clears everything that was learned from a store that can no longer be used.
+// forget clears everything that was learned from a store that can no longer be used, but not the
+// generation: events of this process have it.
 func (s *Store) forget() {
 	s.cut.Lock()
 	defer s.cut.Unlock()
@@ -220,5 +221,9 @@ func (s *Store) forget() {
 	s.unwritten.take()
 	if s.cluster = s.bound; s.cluster != nil {
 		s.unwritten.records.Add(1)
+	}
+	if s.entered != nil {
+		s.notes[generationNote] = s.entered
+		s.unwritten.add(1, int64(len(s.entered)))
 	}
 }

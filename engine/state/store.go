@@ -81,7 +81,7 @@ type Options struct {
 	lock    func(dir string) (io.Closer, error) // nil means disk.Lock
 }
 
-// limits holds what tests lower.
+// limits holds what tests change.
 type limits struct {
 	pause    time.Duration // before a failed operation of the disk is repeated
 	patience time.Duration // how long a write may take before it counts as trouble
@@ -95,6 +95,7 @@ type limits struct {
 	memory   uint64        // size in bytes at which Pebble makes a table of its memory
 	log      int64         // length in bytes at which a log ends
 	part     int           // length in bytes at which a frame ends
+	format   uint64        // version of the format of a store that one process has for itself
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -142,6 +143,9 @@ func (o Options) withDefaults() Options {
 	if l.part == 0 {
 		l.part = log.MaxPart
 	}
+	if l.format == 0 {
+		l.format = records.FormatVersion
+	}
 	return o
 }
 
@@ -175,6 +179,7 @@ type Store struct {
 	storeRecords            // records of no informer and no lane
 	dropping     []dropping // owners that logs drop, and the store still has
 	bound        *Cluster   // set by Bind
+	entered      []byte     // the generation that this process has entered, as its note; nil if none
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}

@@ -32,9 +32,10 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 		peers = append(peers, name+"="+freeOnAllHosts(t))
 		states[name] = harness.ShortDir(t)
 	}
+	level := "info"
 	start := func(name string) {
 		running[name] = harness.RunInformd(t, shared.Kubeconfig(), manifest, "--state-dir", states[name],
-			"--log-level", "info", "--name", name, "--peers", strings.Join(peers, ","), "--peer-tls", certs)
+			"--log-level", level, "--name", name, "--peers", strings.Join(peers, ","), "--peer-tls", certs)
 	}
 	// sender returns who sends the event of the next turn.
 	turn := 0
@@ -68,6 +69,15 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 			old = name
 		}
 	}
+	// other returns the replica that is neither the older one nor one with a name.
+	other := func(than string) string {
+		for name := range states {
+			if name != old && name != than {
+				return name
+			}
+		}
+		return ""
+	}
 	running[old].Stop()
 	db, err := pebble.Open(filepath.Join(states[old], "store"), &pebble.Options{
 		FormatMajorVersion: pebble.FormatValueSeparation, DisableWAL: true,
@@ -80,7 +90,12 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	level = "debug" // see wasChosen
 	start(old)
+	level = "info"
+	wasChosen := func() int {
+		return harness.Count(running[old].Logged(), "this replica was chosen, and cannot lead")
+	}
 	const why = "it cannot lead until it is updated"
 	running[old].AwaitLog(why)
 	running[old].Poll("the replica to follow", func() bool {
@@ -92,23 +107,41 @@ func TestReplicaOfAnOlderVersion(t *testing.T) {
 		line, _ := harness.FindLine(stdout, old+" ", why)
 		return strings.Contains(line, "follower")
 	})
-	for range 3 { // the other two take turns, with the older one to make a majority
-		killed := sender()
-		if killed == old {
+	for round := range 3 { // the other two take turns, with the older one to make a majority
+		leading := sender()
+		next := other(leading)
+		if leading == old {
 			t.Fatal("the older one leads")
 		}
-		running[killed].Kill()
-		delete(running, killed)
-		if next := sender(); next == killed || next == old {
-			t.Errorf("%s leads after %s", next, killed)
+		before := wasChosen()
+		isForced := round > 0
+		if isForced { // the next one lacks an entry that the older one has, which is chosen then
+			running[next].Kill()
+			delete(running, next)
+			if got := sender(); got != leading {
+				t.Errorf("%s leads in place of %s", got, leading)
+			}
 		}
-		start(killed)
-		running[killed].Poll("the replica to follow", func() bool {
-			code, _ := running[killed].Get("/readyz")
+		running[leading].Kill()
+		delete(running, leading)
+		if isForced {
+			start(next)
+		}
+		if got := sender(); got != next {
+			t.Errorf("%s leads after %s", got, leading)
+		}
+		if isForced {
+			running[old].Poll("the older one to be chosen", func() bool { return wasChosen() > before })
+		}
+		start(leading)
+		running[leading].Poll("the replica to follow", func() bool {
+			code, _ := running[leading].Get("/readyz")
 			return code == 200
 		})
 	}
-	t.Logf("the older one was chosen %d times", harness.Count(running[old].Logged(), "this informd leads"))
+	if n := harness.Count(running[old].Logged(), "this informd leads"); n > 0 {
+		t.Errorf("the older one began to lead %d times", n)
+	}
 	select {
 	case <-running[old].Ended:
 		t.Error("the older one has ended")

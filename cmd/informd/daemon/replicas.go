@@ -326,8 +326,13 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		case <-ctx.Done():
 		}
 	}()
+	pause := minRefusal
 	for {
+		asked := time.Now()
 		term, err := f.member.Lead(ctx)
+		if time.Since(asked) > time.Minute { // another one has led meanwhile
+			pause = minRefusal
+		}
 		switch {
 		case f.store.Err() != nil:
 			return f.store.Err()
@@ -343,23 +348,32 @@ func (f *follower) run(ctx context.Context, cfg *config.Config, compiled *plan.P
 		f.noteResigned()
 		switch {
 		case errors.As(err, new(*state.VersionError)): // the store has logged it, and follows
+			f.log.Debug("this replica was chosen, and cannot lead", "term", term.Number(),
+				"pause", pause)
 			select {
-			case <-time.After(retryNewer):
+			case <-time.After(pause):
 			case <-ctx.Done():
 			}
+			pause = min(2*pause, maxRefusal)
 		case err != nil && !errors.Is(err, state.ErrDeposed):
 			return err
 		}
 	}
 }
 
-// retryNewer is how long a replica waits before it leads again, if the state is in a newer format and
-// no other replica can lead.
-const retryNewer = time.Second
+// A replica that cannot lead, because the state is in a newer format, waits between minRefusal and
+// maxRefusal before it tries again. Until then it does not look for another one that can lead.
+const (
+	minRefusal = time.Second
+	maxRefusal = 10 * time.Second
+)
 
-// leadOnce leads for a term.
+// leadOnce leads for a term. It returns a *state.VersionError at once if this informd is too old.
 func (f *follower) leadOnce(
 	ctx context.Context, term *replica.Term, cfg *config.Config, compiled *plan.Plan) error {
+	if err := f.store.CheckFormat(); err != nil {
+		return err
+	}
 	deposed := term.Context()
 	f.log.Info("this informd leads", "term", term.Number())
 	began := time.Now()

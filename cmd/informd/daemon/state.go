@@ -95,7 +95,7 @@ func enterAlone(store *state.Store, log *slog.Logger) (handler.Epoch, error) {
 		return handler.Epoch{}, nil
 	}
 	if err == nil && !epoch.IsZero() {
-		log.Info("this informd goes on with the state of replicas, without any",
+		log.Info("this informd continues without replicas, with the state that they had",
 			"epoch", epoch.String())
 	}
 	return epoch, err

@@ -48,7 +48,7 @@ const (
 // The record of the format is a mark and the version of the format.
 const (
 	FormatMark    = "informd state "
-	FormatVersion = 4 // the version of a new store
+	FormatVersion = 4 // the version of a new store without replicas
 	// Logless is the version of stores without logs. They can be read.
 	Logless = 1
 	// NewestFormat is the newest version that can be read. Every new meaning of a store's bytes
