@@ -164,13 +164,10 @@ func TestStrangersThatComeAgainKeepNoMemberAway(t *testing.T) {
 			if goroutines > most {
 				t.Errorf("%d goroutines, want at most %d", goroutines, most)
 			}
-			// All take two seconds together, or more than half a minute if strangers keep members away.
-			all := time.Duration(0)
-			for _, one := range slices.Concat(answers, entries) {
-				all += one
-			}
-			if all > 20*time.Second {
-				t.Errorf("the answers and entries took %v", all)
+			// An entry takes up to three seconds on a slow machine, and was up to half a minute late when
+			// strangers kept members away.
+			if slowest := slices.Max(append(answers, entries...)); slowest > 12*time.Second {
+				t.Errorf("an answer or an entry took %v", slowest)
 			}
 			if term.Context().Err() != nil {
 				t.Logf("the machine is busy: the term has ended: %v", context.Cause(term.Context()))
