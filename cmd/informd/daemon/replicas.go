@@ -473,8 +473,9 @@ func (f *follower) handOverInTime(signalled, ended <-chan struct{}, term *replic
 	}
 	select {
 	case <-time.After(handOverBy):
-		term.End() // before the log, which may hang
-		f.log.Warn("the state and the handlers have not ended in time: this replica leads no more")
+		go f.log.Warn( // it may hang, and so may End
+			"the state and the handlers have not ended in time: another replica takes over now")
+		term.End()
 	case <-term.Context().Done():
 	case <-ended:
 	}
