@@ -83,7 +83,7 @@
 // about 64 MiB of entries, or 256 entries if those are more, and twice that until the next
 // snapshot. In memory are the latest 64 entries, and up to 8 for each member that lags. 256
 // connections may be open on which nothing has come, and 64 whose other side has begun a handshake.
-// For another one, the oldest makes way of the address that has the most.
+// For another one, the member closes the oldest connection of the address that has the most.
 //
 // # Concurrency
 //

@@ -86,7 +86,8 @@ func (n *network) close() {
 	n.group.Wait()
 }
 
-// accept takes connections until close. It waits for none of them.
+// accept takes connections until close. It waits for none of them, only while there are maxWelcomes
+// goroutines of welcome.
 func (n *network) accept() {
 	for {
 		conn, err := n.listener.Accept()

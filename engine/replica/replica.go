@@ -86,11 +86,12 @@ type Info struct {
 	Term    uint64 `json:"term"`    // the newest that it knows
 	Applied uint64 `json:"applied"` // the number of the newest entry that it has applied
 	Last    uint64 `json:"last"`    // the number of the newest entry on its disk
-	Newest  uint64 `json:"newest"`  // the number of the leader's newest entry, some seconds ago
-	Leader  string `json:"leader,omitempty"`
-	// IsCaughtUp says that it has applied, since it started, everything that the leader had when it
-	// first asked, and that it applies what the leader has within some ten seconds. It says nothing of
-	// a member that has no leader, or is in trouble, by now.
+	// Newest is the number of the leader's newest entry, some seconds ago. It is 0 if the member has
+	// not reached a leader in the last twenty seconds.
+	Newest uint64 `json:"newest"`
+	Leader string `json:"leader,omitempty"`
+	// IsCaughtUp says that it applies what the leader has within some ten seconds, and has done so
+	// since it started. It says nothing of a member that has no leader, or is in trouble, by now.
 	IsCaughtUp bool `json:"isCaughtUp"`
 	// Trouble says why it does not take part; "" if it does.
 	Trouble string `json:"trouble,omitempty"`

@@ -59,7 +59,7 @@ func (m *Member) Info() Info {
 		Term: m.raft.CurrentTerm(), Applied: at, Last: m.raft.LastIndex(), Leader: string(leader),
 		Trouble: m.trouble(),
 	}
-	info.IsCaughtUp, info.Newest = m.others.progress.current()
+	info.IsCaughtUp, info.Newest = m.others.progress.current(time.Now())
 	if m.options.Unable != nil {
 		info.Unable = m.options.Unable()
 	}

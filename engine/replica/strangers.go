@@ -19,8 +19,8 @@ const (
 )
 
 // strangers are connections that others opened. A member's is one for milliseconds. If there are too
-// many, the oldest one goes of the address that has the most: so one address leaves room for others,
-// and a newcomer never has to wait.
+// many, add closes the oldest connection of the address that has the most. So one address leaves
+// room for others. If there are more addresses than connections may be, the oldest of all goes.
 type strangers struct {
 	most int
 

@@ -114,17 +114,16 @@ func helloOfTLS(t *testing.T) []byte {
 	return hello[:n]
 }
 
-// Members connect to a member within a second, whoever else connects to it and says nothing, again
-// and again.
+// Members connect to a member soon, whoever else connects to it and says nothing, again and again.
 func TestStrangersThatComeAgainKeepNoMemberAway(t *testing.T) {
 	var many []string
 	for i := range 20 {
 		many = append(many, fmt.Sprint("127.0.0.", i+2))
 	}
 	for name, siege := range map[string]siege{
-		"from another address":      {2 * maxMute, []string{"127.0.0.2"}, nil},
-		"from many addresses":       {2 * maxMute, many, nil},
-		"from the member's address": {2 * maxMute, []string{"127.0.0.1"}, nil},
+		"from another address":      {3 * maxMute, []string{"127.0.0.2"}, nil},
+		"from many addresses":       {3 * maxMute, many, nil},
+		"from the member's address": {3 * maxMute, []string{"127.0.0.1"}, nil},
 		"which begin a handshake":   {2 * maxHandshakes, []string{"127.0.0.2"}, helloOfTLS(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,36 +137,37 @@ func TestStrangersThatComeAgainKeepNoMemberAway(t *testing.T) {
 			}
 			c.propose(1, 10)
 			c.settle()
+			most := runtime.NumGoroutine() + siege.strangers + maxWelcomes
 			defer siege.on(c.net.listeners[follower.name].Addr().String())()
 			time.Sleep(200 * time.Millisecond)
 			var answers, entries []time.Duration
-			most := 0
+			goroutines := 0
 			for range 7 {
 				follower.member.network.all.drop(func(*connection) bool { return true })
 				began := time.Now()
 				var answer report
-				for {
-					err := leader.member.others.ask(context.Background(), 5*time.Second, follower.name,
-						http.MethodGet, "/info", nil, &answer)
-					if err == nil {
-						break
-					}
-				}
+				wait(t, "an answer", func() bool {
+					return leader.member.others.ask(t.Context(), 5*time.Second, follower.name,
+						http.MethodGet, "/info", nil, &answer) == nil
+				})
 				answers = append(answers, time.Since(began))
 				began = time.Now()
 				c.propose(1, 10)
-				for len(follower.storage.all()) < len(leader.storage.all()) {
-					time.Sleep(time.Millisecond)
-				}
+				wait(t, "the entry", func() bool {
+					return len(follower.storage.all()) >= len(leader.storage.all())
+				})
 				entries = append(entries, time.Since(began))
-				most = max(most, runtime.NumGoroutine())
+				goroutines = max(goroutines, runtime.NumGoroutine())
 			}
-			slices.Sort(answers)
-			slices.Sort(entries)
-			t.Logf("answers came after %v, entries after %v; %d goroutines", answers, entries, most)
-			// The strangers take most of the machine's time, so one or the other may be slower.
-			if answers[5] > time.Second || entries[5] > 2*time.Second || entries[6] > 5*time.Second {
-				t.Errorf("answers came after %v, entries after %v", answers, entries)
+			t.Logf("answers came after %v, entries after %v; %d goroutines, at most %d", answers, entries,
+				goroutines, most)
+			if goroutines > most {
+				t.Errorf("%d goroutines, want at most %d", goroutines, most)
+			}
+			// An entry takes up to three seconds on a slow machine, and was up to half a minute late when
+			// strangers kept members away.
+			if slowest := slices.Max(append(answers, entries...)); slowest > 12*time.Second {
+				t.Errorf("an answer or an entry took %v", slowest)
 			}
 			if term.Context().Err() != nil {
 				t.Logf("the machine is busy: the term has ended: %v", context.Cause(term.Context()))

@@ -20,10 +20,10 @@ type clocked struct {
 	k       *harness.Kube
 	clocks  map[string]time.Duration // how far each is ahead, by name
 	daemons []*harness.Daemon        // that led, in order
-	// hasted are those of daemons that were killed in the middle of a moment: what they sent last
+	// cutShort are those of daemons that were killed in the middle of a moment: what they sent last
 	// may come again.
-	hasted map[*harness.Daemon]bool
-	swept  []string // the objects of the rule sweep
+	cutShort map[*harness.Daemon]bool
+	swept    []string // the objects of the rule sweep
 }
 
 // lasts is the for of the rule lasting.
@@ -34,7 +34,7 @@ func startClocked(t *testing.T) *clocked {
 	c := cluster.Shared(t)
 	r := &clocked{
 		replicated: newReplicated(t, c, harness.Seed(t), nil), k: harness.NewKube(t, c),
-		clocks: make(map[string]time.Duration), hasted: make(map[*harness.Daemon]bool),
+		clocks: make(map[string]time.Duration), cutShort: make(map[*harness.Daemon]bool),
 	}
 	for i := range 60 {
 		r.swept = append(r.swept, fmt.Sprintf("swept-%d", i))
@@ -151,7 +151,7 @@ func (r *clocked) succeed(leader *replicaUnderTest, ahead time.Duration) *replic
 			r.set(one, ahead+time.Duration(i)*time.Second)
 		}
 	}
-	if !r.hasted[leader.daemon] {
+	if !r.cutShort[leader.daemon] {
 		r.settle(leader)
 	}
 	r.kill(leader)
@@ -209,7 +209,7 @@ func TestReplicasWithOtherClocks(t *testing.T) {
 	r.set(leader, 80*time.Minute)
 	began := len(sentBy(leader.daemon, "sweep"))
 	r.poll("the next moment", func() bool { return len(sentBy(leader.daemon, "sweep")) > began })
-	r.hasted[leader.daemon] = true
+	r.cutShort[leader.daemon] = true
 
 	// The next leader is behind. It ends the moment, and makes none until its clock is set.
 	leader = r.succeed(leader, -time.Hour)
@@ -256,12 +256,12 @@ func (r *clocked) check() {
 			key := fmt.Sprint(object, "/", moment)
 			before, isRepeat := ids[key]
 			// The next leader sends what was not acknowledged, and then the whole round once more.
-			wasHasted := i > 0 && r.hasted[r.daemons[i-1]] &&
+			wasCutShort := i > 0 && r.cutShort[r.daemons[i-1]] &&
 				(before.by == r.daemons[i-1] || before.by == d)
 			switch {
 			case isRepeat && before.id != ev.ID:
 				r.t.Errorf("a moment came as %s and as %s", before.id, ev.ID)
-			case isRepeat && !wasHasted:
+			case isRepeat && !wasCutShort:
 				r.t.Errorf("%s came again, although it was done", ev.ID)
 			case !isRepeat && moment <= latest[object]:
 				r.t.Errorf("%s came after the moment %d", ev.ID, latest[object])

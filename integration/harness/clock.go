@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -25,7 +26,7 @@ import (
 // It stops the process for some milliseconds. It does nothing if the process has ended.
 func SetClock(t testing.TB, pid int, ahead time.Duration) {
 	t.Helper()
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+	if !knowsVDSO {
 		t.Skip("only the vDSO of linux/amd64 is known")
 	}
 	switch err := setClock(pid, ahead); {
@@ -34,6 +35,21 @@ func SetClock(t testing.TB, pid int, ahead time.Duration) {
 	case err != nil && !HasEnded(pid):
 		t.Fatalf("set the clock of process %d: %v", pid, err)
 	}
+}
+
+const knowsVDSO = runtime.GOOS == "linux" && runtime.GOARCH == "amd64"
+
+// CanSetClock reports whether SetClock works here. It tries that with a process of its own.
+func CanSetClock() bool {
+	cmd := exec.Command("sleep", "60")
+	if !knowsVDSO || cmd.Start() != nil {
+		return false
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	return setClock(cmd.Process.Pid, 0) == nil
 }
 
 // This is what the vDSO gets: how many seconds the clock is ahead, and a function.

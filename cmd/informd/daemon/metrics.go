@@ -535,7 +535,7 @@ func (own replicaCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(replicaLeads, boolean(is.Role == replica.Leads))
 	gauge(replicaCaughtUp, boolean(is.IsCaughtUp))
 	gauge(replicaApplied, float64(is.Applied))
-	if is.Newest > 0 { // it has asked the leader
+	if is.Newest > 0 { // it has reached a leader lately
 		gauge(replicaLag, float64(max(is.Newest, is.Applied)-is.Applied))
 	}
 }

@@ -148,16 +148,16 @@ func (d *informd) endInTime(ctx context.Context, ended <-chan struct{}) {
 	}
 	select {
 	case <-time.After(endBy):
-		d.log.Error("this replica has not ended in time, as something hangs: the process ends")
-		d.die()
+		d.die("this replica has not ended in time, as something hangs: the process ends")
 	case <-ended:
 	}
 }
 
-// die ends the process, without waiting for anything. It removes the handlers' folders if their disk
-// does not hang.
-func (d *informd) die() {
+// die logs why, removes the handlers' folders and ends the process: after a second even if the log
+// or a disk hangs.
+func (d *informd) die(why string) {
 	time.AfterFunc(time.Second, func() { os.Exit(1) })
+	d.log.Error(why)
 	d.folders.Remove()
 	os.Exit(1)
 }
@@ -487,7 +487,8 @@ func (f *follower) handOverInTime(signalled, ended <-chan struct{}, term *replic
 	}
 	select {
 	case <-time.After(handOverBy):
-		f.log.Warn("the state and the handlers have not ended in time: another replica takes over now")
+		go f.log.Warn( // it may hang, and so may End
+			"the state and the handlers have not ended in time: another replica takes over now")
 		term.End()
 	case <-term.Context().Done():
 	case <-ended:
@@ -503,8 +504,7 @@ func (f *follower) watchEnd(deposed context.Context, ended <-chan struct{}) {
 	}
 	select {
 	case <-time.After(abandonAfter):
-		f.log.Error("the engine has not ended, although this informd no longer leads: the process ends")
-		f.die()
+		f.die("the engine has not ended, although this informd no longer leads: the process ends")
 	case <-ended:
 	}
 }
