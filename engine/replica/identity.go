@@ -23,8 +23,9 @@ type Identity struct {
 
 	mu      sync.Mutex // guards the fields below
 	log     *slog.Logger
-	looked  time.Time
-	files   [3][]byte // what loaded was made of
+	looked  time.Time     // when the last look at the files began
+	looking chan struct{} // closed when it ends; nil if it has ended
+	files   [3][]byte     // what loaded was made of
 	loaded  *credentials
 	trouble string // why the newest files could not be used, at the last look
 	isKnown bool   // trouble was logged
@@ -39,8 +40,12 @@ type credentials struct {
 // identityFiles are the files of an Identity, as cert-manager names them.
 var identityFiles = [3]string{"tls.crt", "tls.key", "ca.crt"}
 
-// reloadEvery is how often an Identity looks at its files, at most.
-const reloadEvery = time.Second
+const (
+	// reloadEvery is how often an Identity looks at its files, at most.
+	reloadEvery = time.Second
+	// lookLimit is how long a handshake waits for that. The disk may hang.
+	lookLimit = 100 * time.Millisecond
+)
 
 // LoadIdentity reads tls.crt, tls.key and ca.crt from dir. Members accept no authority but those in
 // ca.crt. A handshake reads the files again if they have changed. If they cannot be used then, the
@@ -65,33 +70,47 @@ func (i *Identity) setLog(log *slog.Logger) {
 	i.log = log
 }
 
-// current returns what the files hold, or held when they could last be used.
+// current returns what the files hold, or held when they could last be used. While the disk hangs it
+// returns what was used before.
 func (i *Identity) current() *credentials {
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	if time.Since(i.looked) < reloadEvery {
-		return i.loaded
+	if i.looking == nil && time.Since(i.looked) >= reloadEvery {
+		i.looking, i.looked = make(chan struct{}), time.Now()
+		go i.look()
 	}
-	i.looked = time.Now()
+	looking, left := i.looking, lookLimit-time.Since(i.looked)
+	i.mu.Unlock()
+	if looking != nil && left > 0 {
+		select {
+		case <-looking:
+		case <-time.After(left):
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.loaded
+}
+
+// look reads the files, and uses them if they have changed.
+func (i *Identity) look() {
 	files, err := i.read()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.looking)
+	i.looking = nil
+	if err == nil && equal(files, i.files) {
+		i.trouble, i.isKnown = "", false
+		return
+	}
+	var loaded *credentials
 	if err == nil {
-		same := true
-		for n := range files {
-			same = same && bytes.Equal(files[n], i.files[n])
-		}
-		if same {
-			i.trouble, i.isKnown = "", false
-			return i.loaded
-		}
-		var loaded *credentials
-		if loaded, err = parseCredentials(files); err == nil {
-			i.files, i.loaded, i.trouble, i.isKnown = files, loaded, "", false
-			i.log.Info("the certificate was replaced", "dir", i.dir,
-				"expires", loaded.certificate.Leaf.NotAfter)
-			return loaded
-		}
+		loaded, err = parseCredentials(files)
 	}
 	switch {
+	case err == nil:
+		i.files, i.loaded, i.trouble, i.isKnown = files, loaded, "", false
+		i.log.Info("the certificate was replaced", "dir", i.dir,
+			"expires", loaded.certificate.Leaf.NotAfter)
 	case err.Error() != i.trouble: // the files may just be in exchange
 		i.trouble, i.isKnown = err.Error(), false
 	case !i.isKnown:
@@ -99,7 +118,15 @@ func (i *Identity) current() *credentials {
 		i.log.Error("the new certificate cannot be used; the old one stays in use", "dir", i.dir,
 			"error", err)
 	}
-	return i.loaded
+}
+
+func equal(a, b [3][]byte) bool {
+	for n := range a {
+		if !bytes.Equal(a[n], b[n]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (i *Identity) read() (files [3][]byte, err error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/informd/informd/plugins/handler/handlertest/testca"
@@ -164,9 +165,44 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	})
 	writeIdentity(t, dir, ca, "a")
 	wait(t, "the new certificate is in use", func() bool { return serial() != first })
+	identity.mu.Lock()
+	defer identity.mu.Unlock()
 	if identity.trouble != "" {
 		t.Errorf("trouble %q", identity.trouble)
 	}
+}
+
+// While the disk of the certificate hangs, handshakes use what was read before.
+func TestADiskThatHangsHoldsUpNoHandshake(t *testing.T) {
+	t.Parallel()
+	ca := testca.New(t, t.TempDir(), "ca")
+	dir := t.TempDir()
+	writeIdentity(t, dir, ca, "a")
+	identity, err := LoadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, path := identity.current(), filepath.Join(dir, "tls.crt")
+	if err := errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	isLooking := func() bool {
+		identity.mu.Lock()
+		defer identity.mu.Unlock()
+		return identity.looking != nil
+	}
+	wait(t, "it reads the files", func() bool { return identity.current() == first && isLooking() })
+	for range 20 {
+		if identity.current() != first {
+			t.Fatal("it has another certificate")
+		}
+	}
+	pipe, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = pipe.Close()
+	wait(t, "the disk goes on", func() bool { return !isLooking() })
 }
 
 func TestLoadIdentitySaysWhatIsMissing(t *testing.T) {

@@ -124,6 +124,8 @@ func endReplicaInTime(t *testing.T, harm func(d *harness.Daemon, certs string) e
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	next := delivering()
+	led := time.Since(began)
 	select {
 	case <-d.Ended:
 	case <-time.After(harness.Patience):
@@ -131,10 +133,12 @@ func endReplicaInTime(t *testing.T, harm func(d *harness.Daemon, certs string) e
 		<-d.Ended
 	}
 	took := time.Since(began)
-	t.Logf("the replica ended after %v", took)
+	t.Logf("%s led; %s delivered after %v, and the former leader ended after %v", leader, next, led, took)
+	if led > 28*time.Second+stalls() { // it hands over after 22
+		t.Errorf("another replica delivered after %v only", led)
+	}
 	if took > 30*time.Second+stalls() {
 		log := d.Logged()
 		t.Errorf("the replica ended after %v:\n%s", took, log[max(0, len(log)-6000):])
 	}
-	t.Logf("%s led, and %s leads after %v more", leader, delivering(), time.Since(began)-took)
 }
