@@ -20,7 +20,7 @@ var generationNote = records.NoteID{Name: "generation"}
 type Generation struct {
 	Cluster string // the id of the group of replicas
 	// Number counts from 1. It grows when an informd without replicas continues with the state of the
-	// group, and when replicas do so again. Terms are counted anew in each.
+	// group, and when replicas do so again. Terms are counted from the beginning in each.
 	Number uint64
 }
 

@@ -15,8 +15,8 @@ type Epoch struct {
 	// Generation counts from 1. It grows when an operator goes back from replicas to one informd, which
 	// continues with their state.
 	Generation uint64 `json:"generation"`
-	// Term grows from leader to leader, with gaps. It begins anew with each Generation. That of an informd
-	// that continues without replicas is 1.
+	// Term grows from leader to leader, with gaps. It starts again with each Generation. That of an
+	// informd that continues without replicas is 1.
 	Term uint64 `json:"term"`
 }
 
