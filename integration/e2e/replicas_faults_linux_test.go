@@ -448,7 +448,7 @@ func (u *unlucky) wantOnlyTheLast() {
 				last = other.At
 			}
 		}
-		if oldest = max(oldest, age); age > unwritten+u.trial.Unwritten {
+		if oldest = max(oldest, age); age > u.trial.Unwritten {
 			u.t.Errorf("%s came again, although the handler got events for %v after it", ev.ID, age)
 		}
 	}
@@ -631,7 +631,7 @@ func TestReplicasUnderFaults(t *testing.T) {
 					return
 				}
 			}
-			u.trial.Unwritten = harness.Unwritten + stalls()
+			u.trial.Unwritten = harness.Unwritten + unwritten + stalls()
 			u.finish()
 		})
 	}
