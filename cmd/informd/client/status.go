@@ -2,8 +2,11 @@ package client
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -45,7 +48,7 @@ The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has
 			draw := func(w io.Writer) error {
 				status, err := c.Status(ctx)
 				if err != nil {
-					return err
+					return withoutLeader(ctx, c, w, output, err)
 				}
 				if output == "json" {
 					return writeDocument(w, output, status)
@@ -53,12 +56,53 @@ The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has
 				return writeStatus(w, status, flags, newShape(out, output), time.Now())
 			}
 			if watches {
-				return watch(ctx, out, draw)
+				return watch(ctx, out, func(w io.Writer) error {
+					err := draw(w)
+					if errors.As(err, new(*noLeaderError)) { // another one may lead soon
+						return nil
+					}
+					return err
+				})
 			}
 			return draw(out)
 		})
 	}
 	return cmd
+}
+
+// noLeaderError says that no replica that leads has answered, and that what is known of the replicas
+// was shown instead.
+type noLeaderError struct{ why error }
+
+// Error implements error.
+func (e *noLeaderError) Error() string { return e.why.Error() }
+
+// withoutLeader shows what a replica knows of all, if that is why there is no status, and returns a
+// *noLeaderError then. Otherwise it returns why.
+func withoutLeader(
+	ctx context.Context, c *control.Client, w io.Writer, output string, why error,
+) error {
+	said, ok := errors.AsType[*control.Error](why)
+	if !ok || said.Code != http.StatusServiceUnavailable {
+		return why
+	}
+	replicas, err := c.Cluster(ctx)
+	if err != nil { // this informd has no replicas, or does not answer
+		return why
+	}
+	message := cli.Printable(said.Message)
+	if output == "json" {
+		err = writeDocument(w, output, struct {
+			NoLeader string          `json:"noLeader"`
+			Cluster  control.Cluster `json:"cluster"`
+		}{message, replicas})
+	} else if _, err = fmt.Fprintf(w, "no leader has answered; this is what a replica knows alone\n"); err == nil {
+		err = writeCluster(w, replicas)
+	}
+	if err != nil {
+		return err
+	}
+	return &noLeaderError{errors.New(message)}
 }
 
 // shape says how wide output for people may be, and how much it shows.
@@ -78,8 +122,12 @@ func newShape(out io.Writer, output string) shape {
 func writeStatus(
 	w io.Writer, s control.Status, flags *controlFlags, as shape, now time.Time) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
-		cli.Printable(s.Version), s.PID, age(now, s.Started))
+	by := ""
+	if s.Replica != "" {
+		by = ", replica " + cli.Printable(s.Replica) + ", which leads"
+	}
+	fmt.Fprintf(out, "informd %s, process %d, for %s%s\n",
+		cli.Printable(s.Version), s.PID, age(now, s.Started), by)
 	if s.Stopping {
 		fmt.Fprintln(out, "informd is stopping: it begins no delivery, and waits for those in flight")
 	}
