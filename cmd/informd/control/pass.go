@@ -31,7 +31,7 @@ func (s *Server) passOn(a *answer, r *http.Request) error {
 			"alone: informd cluster status shows all. Nothing was done", own)
 	case own:
 		return problem(http.StatusServiceUnavailable,
-			"%s begins to lead, or has just ended: try again. Nothing was done", own)
+			"%s begins to lead, or ends it just now. Nothing was done: try again", own)
 	}
 	var failed error
 	proxy := httputil.ReverseProxy{
