@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,6 +48,33 @@ func (r *replicated) deadLetters(one *replicaUnderTest) (ids []string) {
 	return ids
 }
 
+// watchEvents runs informd events -w for a replica until the end of the test, and returns what it has
+// printed so far.
+func (r *replicated) watchEvents(one *replicaUnderTest) (printed func() string) {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "events")
+	out, err := os.Create(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.Command(harness.Binary, "events", "-w", "--state-dir", one.dir)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = out.Close()
+	})
+	printed = func() string {
+		text, _ := os.ReadFile(path)
+		return string(text)
+	}
+	r.poll("the first events", func() bool { return strings.Contains(printed(), "/one") })
+	return printed
+}
+
 // TestAFollowerIsAsked asks a replica that follows, as an operator does who knows only one of them:
 // first while another one leads, then while none does, and then again.
 func TestAFollowerIsAsked(t *testing.T) {
@@ -73,7 +101,7 @@ func TestAFollowerIsAsked(t *testing.T) {
 		t.Error(says)
 	}
 	k.Create(harness.ConfigMap("one", `{a: b}`))
-	k.Create(`{apiVersion: v1, kind: Secret, metadata: {name: hidden}, stringData: {key: xyzzy}}`)
+	k.Create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: hidden}, stringData: {key: xyzzy}}`)
 	var dead []string
 	r.poll("a dead letter", func() bool {
 		dead = r.deadLetters(follower)
@@ -118,6 +146,7 @@ func TestAFollowerIsAsked(t *testing.T) {
 		t.Errorf("a follower hands over: %d, %s", code, stderr)
 	}
 
+	watched := r.watchEvents(follower)
 	for _, one := range r.replicas {
 		if one != follower {
 			r.kill(one)
@@ -161,6 +190,10 @@ func TestAFollowerIsAsked(t *testing.T) {
 			t.Error(says)
 		}
 	}
+	k.Create(harness.ConfigMap("two", `{a: b}`))
+	r.poll("informd events -w to go on", func() bool {
+		return strings.Contains(watched(), k.Ns+"/two")
+	})
 	for _, one := range r.replicas {
 		one.daemon.Stop()
 		r.examine(one)

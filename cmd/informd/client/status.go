@@ -32,6 +32,10 @@ yet.
 For a rule, WAITING counts its deliveries that wait. OLDEST is the age of its oldest delivery that is
 not acknowledged. DEAD counts its dead letters, ERRORS how often one of its expressions failed.
 
+If informd has replicas, the one that leads answers, whichever of them you ask. If none does, the
+command shows what the one that you ask knows of them, as informd cluster status does, and ends with
+exit code 1.
+
 The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has everything.
 --watch shows the state again every two seconds, until ctrl-C.
 ` + whichDaemon,
@@ -82,27 +86,32 @@ func (e *noLeaderError) Error() string { return e.why.Error() }
 func withoutLeader(
 	ctx context.Context, c *control.Client, w io.Writer, output string, why error,
 ) error {
-	said, ok := errors.AsType[*control.Error](why)
-	if !ok || said.Code != http.StatusServiceUnavailable {
+	if !isUnavailable(why) {
 		return why
 	}
 	replicas, err := c.Cluster(ctx)
 	if err != nil { // this informd has no replicas, or does not answer
 		return why
 	}
-	message := cli.Printable(said.Message)
+	message := cli.Printable(why.Error())
 	if output == "json" {
 		err = writeDocument(w, output, struct {
 			NoLeader string          `json:"noLeader"`
 			Cluster  control.Cluster `json:"cluster"`
 		}{message, replicas})
-	} else if _, err = fmt.Fprintf(w, "no leader has answered; this is what a replica knows alone\n"); err == nil {
+	} else if err = none(w, "no leader has answered; this is what a replica knows alone"); err == nil {
 		err = writeCluster(w, replicas)
 	}
 	if err != nil {
 		return err
 	}
 	return &noLeaderError{errors.New(message)}
+}
+
+// isUnavailable reports whether the daemon cannot answer now, as when no replica leads.
+func isUnavailable(err error) bool {
+	said, ok := errors.AsType[*control.Error](err)
+	return ok && said.Code == http.StatusServiceUnavailable
 }
 
 // shape says how wide output for people may be, and how much it shows.
