@@ -68,7 +68,8 @@
 // Members speak TLS 1.3 to each other, and both sides show a certificate: see [Identity]. A
 // connection begins with a byte. After 'r' come the cluster's id and the id of the member that is
 // meant, and after its answer of one byte, raft. After 'c' comes HTTP, with which members ask for
-// each other's [Info] and join. Names in addresses are resolved at each dial.
+// each other's [Info] and join. Their callers can use it, too: what [Member.Transport] sends,
+// Options.Asked of another member answers. Names in addresses are resolved at each dial.
 //
 // # On disk
 //

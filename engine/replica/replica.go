@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 )
 
@@ -44,6 +45,9 @@ type Options struct {
 	// Suspects returns the changes in whose steps earlier processes of this member died, for Info. nil
 	// returns none.
 	Suspects func() []Suspect
+	// Asked answers the requests that other members of the cluster send by their Transport. It may
+	// be called once Start was, and bounds how long it reads a request. nil answers none.
+	Asked http.Handler
 	// Listen makes the listener; nil listens on the port of the member's own address, on all
 	// addresses of this machine, or on that address alone if it is a loopback one.
 	Listen func() (net.Listener, error)

@@ -47,6 +47,9 @@ type joined struct {
 // maxMessage bounds a report, in bytes.
 const maxMessage = 1 << 20
 
+// maxHeader bounds the header of a request, and of its answer, in bytes.
+const maxHeader = 32 << 10
+
 // Info returns what the member knows about itself.
 func (m *Member) Info() Info {
 	at := m.raft.AppliedIndex()
@@ -126,9 +129,10 @@ func (o *others) serve(ctx context.Context) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) { reply(w, o.report()) })
 	mux.HandleFunc("POST /join", o.answerJoin)
+	mux.HandleFunc(passedPath+"/", o.answerPassed)
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: o.timing.handshake, ReadTimeout: o.timing.handshake,
-		IdleTimeout: o.timing.handshake, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: o.timing.handshake, MaxHeaderBytes: maxHeader,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, certKey{}, conn.(*connection).cert)
 		},

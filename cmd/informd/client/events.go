@@ -59,16 +59,27 @@ const eventsEvery = 500 * time.Millisecond
 func (e *eventsFlags) run(ctx context.Context, c *control.Client, out, notes io.Writer) error {
 	var lines eventLines
 	var started time.Time
+	isWaiting := false // no replica leads, and that was said
 	for after := uint64(0); ; {
 		found, err := c.Events(ctx, e.rule, after)
 		if err != nil && ctx.Err() != nil && after > 0 {
 			return nil
 		}
+		if isUnavailable(err) && !started.IsZero() { // another replica may lead soon
+			if !isWaiting {
+				fmt.Fprintf(notes, "informd: waiting: %s\n", cli.Printable(err.Error()))
+			}
+			if isWaiting = true; pause(ctx, eventsEvery) {
+				continue
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		if !started.IsZero() && !found.Started.Equal(started) { // it starts at 0
-			fmt.Fprintln(notes, "informd: the daemon has restarted")
+		isWaiting = false
+		if !started.IsZero() && (!found.Started.Equal(started) || found.Last < after) { // it starts at 0
+			fmt.Fprintln(notes, "informd: the daemon has restarted, or another replica leads")
 			started, after = found.Started, 0
 			continue
 		}
@@ -85,11 +96,19 @@ func (e *eventsFlags) run(ctx context.Context, c *control.Client, out, notes io.
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, eventsEvery) {
 			return nil
-		case <-time.After(eventsEvery):
 		}
+	}
+}
+
+// pause waits for a while. It returns false if ctx ends.
+func pause(ctx context.Context, while time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(while):
+		return true
 	}
 }
 

@@ -2,8 +2,11 @@ package client
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -29,6 +32,10 @@ yet.
 For a rule, WAITING counts its deliveries that wait. OLDEST is the age of its oldest delivery that is
 not acknowledged. DEAD counts its dead letters, ERRORS how often one of its expressions failed.
 
+If informd has replicas, the one that leads answers, whichever of them you ask. If none does, the
+command shows what the one that you ask knows of them, as informd cluster status does, and ends with
+exit code 1.
+
 The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has everything.
 --watch shows the state again every two seconds, until ctrl-C.
 ` + whichDaemon,
@@ -45,7 +52,7 @@ The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has
 			draw := func(w io.Writer) error {
 				status, err := c.Status(ctx)
 				if err != nil {
-					return err
+					return withoutLeader(ctx, c, w, output, err)
 				}
 				if output == "json" {
 					return writeDocument(w, output, status)
@@ -53,12 +60,58 @@ The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has
 				return writeStatus(w, status, flags, newShape(out, output), time.Now())
 			}
 			if watches {
-				return watch(ctx, out, draw)
+				return watch(ctx, out, func(w io.Writer) error {
+					err := draw(w)
+					if errors.As(err, new(*noLeaderError)) { // another one may lead soon
+						return nil
+					}
+					return err
+				})
 			}
 			return draw(out)
 		})
 	}
 	return cmd
+}
+
+// noLeaderError says that no replica that leads has answered, and that what is known of the replicas
+// was shown instead.
+type noLeaderError struct{ why error }
+
+// Error implements error.
+func (e *noLeaderError) Error() string { return e.why.Error() }
+
+// withoutLeader shows what a replica knows of all, if that is why there is no status, and returns a
+// *noLeaderError then. Otherwise it returns why.
+func withoutLeader(
+	ctx context.Context, c *control.Client, w io.Writer, output string, why error,
+) error {
+	if !isUnavailable(why) {
+		return why
+	}
+	replicas, err := c.Cluster(ctx)
+	if err != nil { // this informd has no replicas, or does not answer
+		return why
+	}
+	message := cli.Printable(why.Error())
+	if output == "json" {
+		err = writeDocument(w, output, struct {
+			NoLeader string          `json:"noLeader"`
+			Cluster  control.Cluster `json:"cluster"`
+		}{message, replicas})
+	} else if err = none(w, "no leader has answered; this is what a replica knows alone"); err == nil {
+		err = writeCluster(w, replicas)
+	}
+	if err != nil {
+		return err
+	}
+	return &noLeaderError{errors.New(message)}
+}
+
+// isUnavailable reports whether the daemon cannot answer now, as when no replica leads.
+func isUnavailable(err error) bool {
+	said, ok := errors.AsType[*control.Error](err)
+	return ok && said.Code == http.StatusServiceUnavailable
 }
 
 // shape says how wide output for people may be, and how much it shows.
@@ -78,8 +131,12 @@ func newShape(out io.Writer, output string) shape {
 func writeStatus(
 	w io.Writer, s control.Status, flags *controlFlags, as shape, now time.Time) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
-		cli.Printable(s.Version), s.PID, age(now, s.Started))
+	by := ""
+	if s.Replica != "" {
+		by = ", replica " + cli.Printable(s.Replica) + ", which leads"
+	}
+	fmt.Fprintf(out, "informd %s, process %d, for %s%s\n",
+		cli.Printable(s.Version), s.PID, age(now, s.Started), by)
 	if s.Stopping {
 		fmt.Fprintln(out, "informd is stopping: it begins no delivery, and waits for those in flight")
 	}

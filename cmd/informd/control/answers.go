@@ -228,10 +228,15 @@ func readJSON(w *answer, r *http.Request, into any) error {
 		err = errors.New("more than one JSON value")
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return problem(http.StatusRequestEntityTooLarge,
-			"the request is larger than %d MiB: ask for less at a time", limitOf(r)>>20)
+		return tooLarge(r)
 	}
 	return problem(http.StatusBadRequest, "the request's body: %v", err)
+}
+
+// tooLarge returns that the body of a request is too large.
+func tooLarge(r *http.Request) *Error {
+	return problem(http.StatusRequestEntityTooLarge,
+		"the request is larger than %d MiB: ask for less at a time", limitOf(r)>>20)
 }
 
 // newEncoder returns an encoder that does not escape for HTML.

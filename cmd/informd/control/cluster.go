@@ -15,9 +15,15 @@ type Cluster = replica.Status
 
 // Replicas is what a Server knows about the replicas that its daemon is one of.
 type Replicas struct {
+	Name   string // of this one
 	Status func(context.Context) Cluster
 	// HandOver makes another replica lead, and returns when one does.
 	HandOver func(context.Context) error
+	// Leader returns the name of the one that leads, as far as this one knows, or "".
+	Leader func() string
+	// Transport sends a request to another replica, whose Server answers it by AnswerPassed. The host
+	// in the request's URL is the replica's name. Its errors are those of replica.Member.Transport.
+	Transport http.RoundTripper
 }
 
 const (
@@ -49,20 +55,6 @@ func (s *Server) handOver(a *answer, r *http.Request) error {
 		return problem(http.StatusConflict, "%v", err)
 	}
 	return writeJSON(a, s.replicas.Status(ctx))
-}
-
-// following answers what only the informd that leads can answer.
-func (s *Server) following(_ *answer, r *http.Request) error {
-	if s.replicas == nil {
-		return problem(http.StatusServiceUnavailable, "informd is starting: try again")
-	}
-	status := s.replicas.Status(r.Context())
-	if status.Leader == "" {
-		return problem(http.StatusServiceUnavailable,
-			"no replica leads at the moment: informd cluster status shows them")
-	}
-	return problem(http.StatusServiceUnavailable, "this informd follows %s: ask that one",
-		status.Leader)
 }
 
 // Cluster returns what the daemon knows about the replicas that it is one of.

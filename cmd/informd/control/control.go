@@ -9,6 +9,9 @@
 // minutes. The paths carry a version, because the command and the daemon may be updated one after
 // the other. Programs should use the commands' -o json instead.
 //
+// A replica that follows passes requests on to the one that leads, over the replicas' own port, and
+// passes the answer back as it comes. What a replica has been passed it never passes on.
+//
 // The server masks the values of Secrets, so that they do not leave the daemon, unless a request
 // asks for them.
 package control
@@ -103,6 +106,7 @@ const Running = "running"
 type Status struct {
 	Version     string          `json:"version"`
 	PID         int             `json:"pid"`
+	Replica     string          `json:"replica,omitempty"` // the name of the one that leads
 	Started     time.Time       `json:"started"`
 	Stopping    bool            `json:"stopping,omitempty"` // no delivery begins any more
 	Sources     []SourceStatus  `json:"sources"`

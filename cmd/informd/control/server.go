@@ -23,8 +23,15 @@ type Server struct {
 	log      *slog.Logger
 	stall    time.Duration
 	replicas *Replicas // nil if the daemon is not one of several
-	mux      atomic.Pointer[http.ServeMux]
+	muxes    atomic.Pointer[muxes]
+	passed   chan struct{} // one taken per request of another replica; capacity maxPassed
 }
+
+// muxes answer requests on the socket, and those that other replicas pass on.
+type muxes struct{ own, passed *http.ServeMux }
+
+// readTimeout bounds how long the server reads a request.
+const readTimeout = 10 * time.Second
 
 // Options of a Server.
 type Options struct {
@@ -34,7 +41,8 @@ type Options struct {
 	// could do through it what they may not do themselves. 0 turns nobody away. It has an effect on
 	// Linux only.
 	Daemon int
-	// Replicas knows the replicas that the daemon is one of; nil if it is not one of several.
+	// Replicas knows the replicas that the daemon is one of; nil if it is not one of several. Its
+	// fields may be set until Run.
 	Replicas *Replicas
 }
 
@@ -50,14 +58,17 @@ func New(socket string, b Backend, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: l, log: log, stall: stall, replicas: opts.Replicas}
+	s := &Server{
+		listener: l, log: log, stall: stall, replicas: opts.Replicas,
+		passed: make(chan struct{}, maxPassed),
+	}
 	s.Switch(b)
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.mux.Load().ServeHTTP(w, r)
+			s.muxes.Load().own.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadTimeout:       readTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -66,12 +77,16 @@ func New(socket string, b Backend, opts Options) (*Server, error) {
 }
 
 // Switch makes b what the requests from now on are about. If b is nil, this informd does not lead
-// its replicas: the server answers what is known about those, and otherwise says who leads.
+// its replicas: the server answers what is known about those, and passes everything else on to the
+// one that leads.
 func (s *Server) Switch(b Backend) {
 	if s == nil {
 		return
 	}
-	s.mux.Store(s.newMux(b))
+	own, passed := s.newMux(b, s.passOn), s.newMux(b, s.refuse)
+	s.handle(own, "GET "+clusterPath, s.answerCluster)
+	s.handle(own, "POST "+handOverPath, s.handOver)
+	s.muxes.Store(&muxes{own, passed})
 }
 
 // Run serves until ctx ends, gives requests in progress a second, and removes the socket.
@@ -106,18 +121,21 @@ func (s *Server) Close() error {
 	return s.listener.Close()
 }
 
-func (s *Server) newMux(b Backend) *http.ServeMux {
+// handle makes mux answer requests by to.
+func (s *Server) handle(
+	mux *http.ServeMux, pattern string, to func(*answer, *http.Request) error) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, to) })
+}
+
+// newMux returns what answers requests about b, or if b is nil, answers all of them by following.
+func (s *Server) newMux(b Backend, following func(*answer, *http.Request) error) *http.ServeMux {
 	mux := http.NewServeMux()
-	handle := func(pattern string, answer func(*answer, *http.Request) error) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w, r, answer)
-		})
-	}
-	handle("GET "+clusterPath, s.answerCluster)
-	handle("POST "+handOverPath, s.handOver)
 	if b == nil {
-		handle("/", s.following)
+		s.handle(mux, "/", following)
 		return mux
+	}
+	handle := func(pattern string, to func(*answer, *http.Request) error) {
+		s.handle(mux, pattern, to)
 	}
 	a := answers{b}
 	handle("GET /v1/status", a.status)
@@ -161,6 +179,9 @@ func (s *Server) serve(
 		}
 	}()
 	r.Body = http.MaxBytesReader(w, r.Body, limitOf(r))
+	if r.ContentLength == 0 {
+		_ = a.control.SetReadDeadline(time.Time{}) // as readJSON does after a body
+	}
 	if err := to(a, r); err != nil {
 		a.fail(err)
 	}

@@ -57,6 +57,7 @@ func newControl(
 // backend shows the daemon to the commands.
 type backend struct {
 	version  string
+	replica  string // the name of this one; "" without replicas
 	engine   *engine.Engine
 	handlers *handlers
 	rights   *permissions
@@ -70,7 +71,7 @@ type backend struct {
 func (b *backend) Status() control.Status {
 	status := b.engine.Status()
 	return control.Status{
-		Version: b.version, PID: os.Getpid(), Started: b.started,
+		Version: b.version, PID: os.Getpid(), Started: b.started, Replica: b.replica,
 		Stopping:    status.IsStopping,
 		DeadLetters: status.DeadLetters.Letters,
 		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),

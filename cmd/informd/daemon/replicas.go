@@ -112,20 +112,23 @@ func (d *informd) replicate(
 	marks := openMarks(dir, true, d.log)
 	defer marks.Close()
 	f := &follower{informd: d, store: store, reach: newReach(d.cluster, d.log), marks: marks}
+	others := &control.Replicas{Name: d.flags.replica.name, HandOver: f.handOver}
+	if err := d.listen(dir, others); err != nil {
+		return err
+	}
 	member, err := replica.Start(replica.Options{
 		Name: d.flags.replica.name, Peers: d.flags.replica.peers, Identity: identity,
 		Dir: filepath.Join(dir, raftName), Storage: store, Version: d.flags.version, Logger: d.log,
 		Unable: f.unable, HasLost: hasLost(dir),
 		Suspects: func() []replica.Suspect { return ownSuspects(marks) },
+		Asked:    http.HandlerFunc(d.control.AnswerPassed),
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, d.control.Close())
 	}
 	defer func() { err = errors.Join(err, member.Close()) }()
 	f.member = member
-	if err := d.listen(dir, &control.Replicas{Status: member.Status, HandOver: f.handOver}); err != nil {
-		return err
-	}
+	others.Status, others.Leader, others.Transport = member.Status, member.Leader, member.Transport()
 	d.server.show(f.mux())
 	stop := d.serve(ctx)
 	lasting, end := context.WithCancel(ctx)

@@ -363,7 +363,7 @@ func (d *informd) lead(
 	now.fitting = fits
 	d.server.show(newMux(eng, handlers, metrics, now.last.Load, lacks, on.own, flags.pprof))
 	d.control.Switch(&backend{
-		version: flags.version, engine: eng, handlers: handlers,
+		version: flags.version, replica: flags.replica.name, engine: eng, handlers: handlers,
 		started: d.started, reloader: reloader, current: now, fitting: fits,
 		rights: lacks,
 	})
