@@ -186,7 +186,7 @@ func TestDeploy(t *testing.T) {
 	}
 	t.Run("run", func(t *testing.T) {
 		i := informdImage(t)
-		eachWay(t, func(t *testing.T, own bool) { runPod(t, i, set, own) })
+		eachWay(t, func(t *testing.T, own bool) { runPod(t, i, set, replicas, own) })
 		t.Run("replicas", func(t *testing.T) {
 			eachWay(t, func(t *testing.T, own bool) { runReplicas(t, i, replicas, own) })
 		})
@@ -218,8 +218,9 @@ func checkRestricted(t *testing.T, a *applier, set appsv1.StatefulSet) {
 	}
 }
 
-// runPod runs the container of the StatefulSet's Pod twice, with the same volume for its state.
-func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
+// runPod runs the container of the StatefulSet's Pod twice, with the same volume for its state. Then
+// it runs a Pod of replicas on that volume, which refuses it.
+func runPod(t *testing.T, i *image, set, replicas appsv1.StatefulSet, own bool) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	c := set.Spec.Template.Spec.Containers[0]
 	rules, err := k.Typed.CoreV1().ConfigMaps(set.Namespace).Get(t.Context(), "informd-rules", metav1.GetOptions{})
@@ -266,6 +267,17 @@ func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 		t.Error("it does not resume, or warns")
 	}
 	d.Stop()
+
+	replica := newPods(t, i, replicas, own).newPod(0)
+	for n, m := range replica.Mounts {
+		if m.To == "/state" {
+			replica.Mounts[n].From = pod.at("/state")
+		}
+	}
+	d = harness.StartDaemon(t, replica.command(t))
+	if code, log := d.ExitCode(), d.Logged(); code == 0 || !strings.Contains(log, "has the state of an informd without replicas") {
+		t.Errorf("a replica on the volume of one informd: exit code %d\n%s", code, log)
+	}
 }
 
 // newPod returns the container of the StatefulSet's Pod, with these files in place of the
