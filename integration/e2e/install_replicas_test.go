@@ -134,6 +134,9 @@ func replaceByReplicas(t *testing.T, a *applier) {
 			if err := a.apply(t, o, dryRun...); err != nil {
 				t.Errorf("%s: %v", asKubectl(o), err)
 			}
+			if o.GetKind() == "StatefulSet" && dryRun == nil {
+				a.k.Delete(o) // the test may run again in this cluster
+			}
 		}
 	}
 }
