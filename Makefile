@@ -38,7 +38,7 @@ RELEASE := $(BIN)/release
 HOST = $(BIN)/linux-$(shell go env GOHOSTARCH)/informd
 TAR = tar --sort=name --format=gnu --mtime=@$(TIME) --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX
 # KEPT is what the archive has beside the program, without what tools install into examples/.
-KEPT := README.md LICENSE CHANGELOG.md docs examples deploy/informd.service $(wildcard deploy/*.yaml)
+KEPT := README.md LICENSE CHANGELOG.md docs examples deploy/informd.service $(wildcard deploy/*.yaml) deploy/replicas
 INSTALLED := --exclude=node_modules --exclude=__pycache__
 release: $(HOST) $(ARCHS:%=$(BIN)/linux-%/informd) ## Make bin/release: an archive per architecture, and checksums
 	rm -rf $(RELEASE)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -29,10 +30,15 @@ type container struct {
 	Own    bool // of a user namespace, in which this user is nonroot
 }
 
-// A mount is a folder of this machine at a path of the container.
+// A mount is a folder or a file of this machine at a path of the container.
 type mount struct {
 	From, To string
 	ReadOnly bool
+}
+
+// at returns what the container has mounted at a path.
+func (c container) at(path string) string {
+	return c.Mounts[slices.IndexFunc(c.Mounts, func(m mount) bool { return m.To == path })].From
 }
 
 const roleContainer = "container"
@@ -125,7 +131,7 @@ func (c container) mountAll() error {
 	}
 	for _, m := range c.Mounts {
 		to := filepath.Join(c.Root, m.To)
-		if err := os.MkdirAll(to, 0o755); err != nil {
+		if err := makeMountPoint(m.From, to); err != nil {
 			return err
 		}
 		if err := bind(m.From, to, m.ReadOnly); err != nil {
@@ -145,6 +151,22 @@ func (c container) mountAll() error {
 		return err
 	}
 	return readOnly("/")
+}
+
+// makeMountPoint makes to a folder if from is one, else a file.
+func makeMountPoint(from, to string) error {
+	info, err := os.Stat(from)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return os.MkdirAll(to, 0o755)
+	}
+	file, err := os.OpenFile(to, os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func mountDevices(dev string) error {

@@ -30,12 +30,13 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// deployManifests returns deploy/ in the order in which kubectl applies it.
-func deployManifests(t *testing.T) (all []*unstructured.Unstructured) {
+// deployManifests returns what the files of deploy/ that match pattern have, in the order in which
+// kubectl applies it.
+func deployManifests(t *testing.T, pattern string) (all []*unstructured.Unstructured) {
 	t.Helper()
-	files, err := filepath.Glob(harness.Root + "/deploy/*.yaml")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob(filepath.Join(harness.Root, "deploy", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -111,15 +112,12 @@ func TestDeployGuide(t *testing.T) {
 	}
 	guide := string(content)
 	var printed strings.Builder
-	for _, o := range deployManifests(t) {
-		outcome, kind := "created", strings.ToLower(o.GetKind())
-		if kind == "namespace" {
+	for _, o := range deployManifests(t, "*.yaml") {
+		outcome := "created"
+		if o.GetKind() == "Namespace" {
 			outcome = "unchanged" // the guide applies it before
 		}
-		if group := o.GroupVersionKind().Group; group != "" {
-			kind += "." + group
-		}
-		fmt.Fprintf(&printed, "%s/%s %s (server dry run)\n", kind, o.GetName(), outcome)
+		fmt.Fprintf(&printed, "%s %s (server dry run)\n", asKubectl(o), outcome)
 	}
 	if !strings.Contains(guide, printed.String()) {
 		t.Errorf("docs/guides/deploy.md does not show what kubectl prints:\n%s", &printed)
@@ -135,10 +133,19 @@ func TestDeployGuide(t *testing.T) {
 	}
 }
 
-// statefulSet returns informd's, of deploy/.
-func statefulSet(t *testing.T) (set appsv1.StatefulSet) {
+// asKubectl returns what kubectl calls an object.
+func asKubectl(o *unstructured.Unstructured) string {
+	kind := strings.ToLower(o.GetKind())
+	if group := o.GroupVersionKind().Group; group != "" {
+		kind += "." + group
+	}
+	return kind + "/" + o.GetName()
+}
+
+// statefulSet returns informd's, of the files of deploy/ that match pattern.
+func statefulSet(t *testing.T, pattern string) (set appsv1.StatefulSet) {
 	t.Helper()
-	for _, o := range deployManifests(t) {
+	for _, o := range deployManifests(t, pattern) {
 		if o.GetKind() == "StatefulSet" {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err != nil {
 				t.Fatal(err)
@@ -146,7 +153,7 @@ func statefulSet(t *testing.T) (set appsv1.StatefulSet) {
 			return set
 		}
 	}
-	t.Fatal("deploy/ has no StatefulSet")
+	t.Fatalf("deploy/%s has no StatefulSet", pattern)
 	return set
 }
 
@@ -156,7 +163,7 @@ func statefulSet(t *testing.T) (set appsv1.StatefulSet) {
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	a := newApplier(t)
-	for _, o := range deployManifests(t) {
+	for _, o := range deployManifests(t, "*.yaml") {
 		dryRun := []string{metav1.DryRunAll}
 		if o.GetKind() == "Namespace" {
 			dryRun = nil // what follows is in it
@@ -165,19 +172,24 @@ func TestDeploy(t *testing.T) {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
-	for _, o := range deployManifests(t) {
+	for _, o := range deployManifests(t, "*.yaml") {
 		if err := a.apply(t, o); err != nil {
 			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
-	set := statefulSet(t)
+	set, replicas := statefulSet(t, "*.yaml"), statefulSet(t, "replicas/*.yaml")
 	t.Run("restricted", func(t *testing.T) { checkRestricted(t, a, set) })
+	t.Run("replace by replicas", func(t *testing.T) { replaceByReplicas(t, a) })
+	t.Run("restricted replicas", func(t *testing.T) { checkRestricted(t, a, replicas) })
 	if w := a.warnings(); len(w) > 0 {
 		t.Errorf("the API server warns: %q", w)
 	}
 	t.Run("run", func(t *testing.T) {
 		i := informdImage(t)
-		eachWay(t, func(t *testing.T, own bool) { runPod(t, i, set, own) })
+		eachWay(t, func(t *testing.T, own bool) { runPod(t, i, set, replicas, own) })
+		t.Run("replicas", func(t *testing.T) {
+			eachWay(t, func(t *testing.T, own bool) { runReplicas(t, i, replicas, own) })
+		})
 		t.Run("scripts", func(t *testing.T) {
 			i := unpack(t, execLayout(t), "")
 			eachWay(t, func(t *testing.T, own bool) { runScript(t, i, set, own) })
@@ -206,8 +218,9 @@ func checkRestricted(t *testing.T, a *applier, set appsv1.StatefulSet) {
 	}
 }
 
-// runPod runs the container of the StatefulSet's Pod twice, with the same volume for its state.
-func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
+// runPod runs the container of the StatefulSet's Pod twice, with the same volume for its state. Then
+// it runs a Pod of replicas on that volume, which refuses it.
+func runPod(t *testing.T, i *image, set, replicas appsv1.StatefulSet, own bool) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	c := set.Spec.Template.Spec.Containers[0]
 	rules, err := k.Typed.CoreV1().ConfigMaps(set.Namespace).Get(t.Context(), "informd-rules", metav1.GetOptions{})
@@ -238,7 +251,9 @@ func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 			t.Errorf("kubectl exec informd-0 -- informd %s: exit code %d\n%s", command, code, out)
 		}
 	}
-	republish(t, pod, "/rules", own, "name: failed-pods", "name: lost-pods")
+	republish(t, pod, "/rules", own, func(_, text string) string {
+		return strings.ReplaceAll(text, "name: failed-pods", "name: lost-pods")
+	})
 	d.Await("the changed rule", func(events []handler.Event) bool {
 		return slices.ContainsFunc(events, func(ev handler.Event) bool { return ev.Rule == "lost-pods" })
 	})
@@ -252,6 +267,17 @@ func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 		t.Error("it does not resume, or warns")
 	}
 	d.Stop()
+
+	replica := newPods(t, i, replicas, own).newPod(0)
+	for n, m := range replica.Mounts {
+		if m.To == "/state" {
+			replica.Mounts[n].From = pod.at("/state")
+		}
+	}
+	d = harness.StartDaemon(t, replica.command(t))
+	if code, log := d.ExitCode(), d.Logged(); code == 0 || !strings.Contains(log, "has the state of an informd without replicas") {
+		t.Errorf("a replica on the volume of one informd: exit code %d\n%s", code, log)
+	}
 }
 
 // newPod returns the container of the StatefulSet's Pod, with these files in place of the
@@ -360,12 +386,14 @@ func volumes(t *testing.T, set appsv1.StatefulSet, own bool, rules map[string]st
 	return mounts
 }
 
-// republish changes what a container has mounted, as the kubelet does when a ConfigMap has changed: it
-// writes a folder of all files, and switches the link to it.
-func republish(t *testing.T, c container, at string, own bool, from, to string) {
+// republish changes what a container has mounted, as the kubelet does when a ConfigMap or a Secret has
+// changed: it writes a folder of all files, and switches the link to it. change returns a file's new
+// text.
+func republish(
+	t *testing.T, c container, at string, own bool, change func(name, text string) string) {
 	t.Helper()
 	const later = "..2026_01_01_00_01_00.2"
-	dir := c.Mounts[slices.IndexFunc(c.Mounts, func(m mount) bool { return m.To == at })].From
+	dir := c.at(at)
 	names, err := filepath.Glob(filepath.Join(dir, "..data", "*"))
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
@@ -379,7 +407,8 @@ func republish(t *testing.T, c container, at string, own bool, from, to string) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		publishAs(t, filepath.Join(dir, later), filepath.Base(path), strings.ReplaceAll(string(text), from, to), info.Mode().Perm(), own)
+		name := filepath.Base(path)
+		publishAs(t, filepath.Join(dir, later), name, change(name, string(text)), info.Mode().Perm(), own)
 	}
 	next := filepath.Join(dir, "..data_tmp")
 	if err := os.Symlink(later, next); err != nil {

@@ -198,6 +198,7 @@ func TestRelease(t *testing.T) {
 		"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_NOTICES",
 		"completions/informd.bash", "completions/informd.zsh", "completions/informd.fish",
 		"deploy/1-namespace.yaml", "deploy/2-permissions.yaml", "deploy/3-rules.yaml", "deploy/4-informd.yaml", "deploy/informd.service",
+		"deploy/replicas/4-informd.yaml", "deploy/replicas/certificates.yaml",
 		"examples/rules/images.yaml", "examples/handlers/python/diary.py", "docs/README.md",
 	} {
 		if info, err := os.Stat(filepath.Join(to, name, file)); err != nil || info.Size() == 0 || info.ModTime().Unix() != 1700000000 {

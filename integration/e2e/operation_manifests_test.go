@@ -9,8 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -49,6 +53,9 @@ func TestManifestsForKubernetes(t *testing.T) {
 		case "cert-manager.io", "informd.dev":
 			continue
 		}
+		if o.GetKind() == "NetworkPolicy" {
+			checkAdmits(t, o, statefulSet(t, "*.yaml"))
+		}
 		if o.GetNamespace() != "" {
 			o.SetNamespace(a.k.Ns)
 		}
@@ -60,4 +67,25 @@ func TestManifestsForKubernetes(t *testing.T) {
 	if kinds["Deployment"] < 2 || kinds["Service"] < 2 || kinds["Certificate"] != 3 || kinds["NetworkPolicy"] != 1 {
 		t.Errorf("not all were found: %v", kinds)
 	}
+}
+
+// checkAdmits fails if a NetworkPolicy keeps out the Pods of a StatefulSet.
+func checkAdmits(t *testing.T, o *unstructured.Unstructured, set appsv1.StatefulSet) {
+	t.Helper()
+	var policy networkingv1.NetworkPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range policy.Spec.Ingress {
+		for _, from := range rule.From {
+			selector, err := metav1.LabelSelectorAsSelector(from.PodSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selector.Matches(labels.Set(set.Spec.Template.Labels)) {
+				return
+			}
+		}
+	}
+	t.Errorf("the NetworkPolicy %s admits no Pod with the labels %v", o.GetName(), set.Spec.Template.Labels)
 }

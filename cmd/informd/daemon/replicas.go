@@ -77,8 +77,8 @@ func (f *replicaFlags) check(stateDir string, isDry bool) error {
 	case len(f.peers) < 3 || len(f.peers)%2 == 0:
 		return mistake("--peers names %d replicas: give an odd number, three or more",
 			len(f.peers))
-	case stateDir == "" || stateDir == locate.NoState:
-		return mistake("--peers needs --state-dir DIR: each replica has a directory of its own")
+	case stateDir == locate.NoState:
+		return mistake("--peers needs a state directory: each replica has one of its own")
 	case isDry:
 		return mistake("--dry-run keeps no state, so it has no use for --peers")
 	}
@@ -96,8 +96,13 @@ func (d *informd) replicate(
 	ended := make(chan struct{})
 	defer close(ended)
 	go d.endInTime(ctx, ended)
-	dir, err := filepath.Abs(d.flags.stateDir)
-	if err != nil {
+	dir := d.flags.stateDir
+	if dir == "" {
+		if dir, err = locate.DefaultStateDir(d.cluster.Config.Host); err != nil {
+			return err
+		}
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
 	identity, err := replica.LoadIdentity(d.flags.replica.tls)

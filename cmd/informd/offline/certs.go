@@ -52,8 +52,8 @@ spec.tls.serverName. A name is a DNS name or an IP address. For replicas, they a
 --peers of informd run, or the hosts there.
 
 The command replaces no file. If DIR has an authority, it issues the others: to renew them, move
-DIR/server and DIR/client away, and DIR/tls.crt. Whoever has ca.key can send events to the handler, and
-change the state of replicas: store it where none of them can read it.`,
+DIR/server and DIR/client away, and DIR/tls.crt and DIR/tls.key. Whoever has ca.key can send events to
+the handler, and change the state of replicas: store it where none of them can read it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("name the folder to write to, as in informd certs DIR --names NAME")
@@ -105,7 +105,11 @@ type pair struct {
 func writeCerts(dir string, names []string, now time.Time) (lines []string, err error) {
 	server, client := filepath.Join(dir, "server"), filepath.Join(dir, "client")
 	replica := filepath.Join(dir, "tls.crt")
-	for _, path := range []string{server, client} {
+	mustBeNew := []string{server, client}
+	if _, err := os.Lstat(replica); err != nil { // it is to be made, with its key
+		mustBeNew = append(mustBeNew, filepath.Join(dir, "tls.key"))
+	}
+	for _, path := range mustBeNew {
 		switch _, err := os.Lstat(path); {
 		case err == nil:
 			return nil, fmt.Errorf("%s is there already: move it away, or name another folder", path)

@@ -134,12 +134,24 @@ func TestCerts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Remove(filepath.Join(dir, "tls.crt")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := certs(t, dir, "--names", "oncall.shop.svc"); err == nil || err.Error() != dir+"/tls.key is there already: move it away, or name another folder" {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "tls.key")); err != nil {
+		t.Fatal(err)
+	}
 	out, err = certs(t, dir, "--names", "oncall.shop.svc")
 	if err != nil || strings.Contains(out, "authority") {
 		t.Errorf("%v, it prints\n%s", err, out)
 	}
 	if err := shake(t, server, client, "oncall.shop.svc"); err != nil {
 		t.Error(err)
+	}
+	if err := shake(t, dir, dir, "oncall.shop.svc"); err != nil {
+		t.Errorf("replicas: %v", err)
 	}
 }
 
