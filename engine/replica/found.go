@@ -113,8 +113,8 @@ var termKey = []byte("CurrentTerm")
 // [Storage] has stands for all entries up to before. The member has a new id: those that the cluster
 // had before are none of its members any more. A process that is killed leaves no dir, or a whole one.
 func Found(dir, name string, before Remains) (err error) {
-	if !isName(name) {
-		return fmt.Errorf("a replica cannot be named %q: use letters, digits, '-', '.' and '_'", name)
+	if err := CheckName(name); err != nil {
+		return err
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already: %w", dir, errors.Join(err, fs.ErrExist))

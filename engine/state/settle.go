@@ -32,9 +32,9 @@ func check(dir string, o Options) error {
 		return err
 	}
 	if why := unfit(o.disk, store); why != "" {
-		return fmt.Errorf("%w: see why it is set aside at the next start: %s", errDamaged, why)
+		return fmt.Errorf("%w: the next start would set it aside for the reason %q", errDamaged, why)
 	}
-	d, err := readStore(o.disk, store, o, errNothing)
+	d, err := readStore(o.disk, store, o, errors.New("it is only checked"))
 	if err == nil {
 		_, err = d.generation()
 		d.abandon()
@@ -126,4 +126,3 @@ func enterAlone(dir string, o Options) (g Generation, err error) {
 	}
 	return now.Generation, disk.SyncDir(o.disk, dir)
 }
-
