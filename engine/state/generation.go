@@ -77,14 +77,14 @@ func (s *Store) readGeneration() (kept keptGeneration, err error) {
 	if d == nil {
 		return keptGeneration{}, nil
 	}
-	if kept, err = d.generation(); err != nil {
+	if kept, err = generationOf(d); err != nil {
 		return keptGeneration{}, s.unreadable(d, fmt.Errorf("read the state's generation: %w", err))
 	}
 	return kept, nil
 }
 
-// generation reads the note. It returns the zero value if there is none.
-func (d *database) generation() (kept keptGeneration, err error) {
+// generationOf reads the note. It returns the zero value if there is none.
+func generationOf(d *database) (kept keptGeneration, err error) {
 	var value []byte
 	err = d.read(d.limits.read, func(db pebble.Reader) error {
 		text, ok, err := get(db, records.NoteKey(generationNote))

@@ -36,7 +36,7 @@ func check(dir string, o Options) error {
 	}
 	d, err := readStore(o.disk, store, o, errors.New("it is only checked"))
 	if err == nil {
-		_, err = d.generation()
+		_, err = generationOf(d)
 		d.abandon()
 	}
 	return ofDir(dir, o, err)
@@ -106,7 +106,7 @@ func enterAlone(dir string, o Options) (g Generation, err error) {
 		return Generation{}, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	was, err := d.generation()
+	was, err := generationOf(d)
 	if err != nil {
 		return Generation{}, err
 	}

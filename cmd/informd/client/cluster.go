@@ -15,7 +15,7 @@ import (
 // NewClusterCommand returns informd cluster with the commands that ask the daemon, and others.
 func NewClusterCommand(others ...*cobra.Command) *cobra.Command {
 	cmd := cli.NewGroup("cluster", "Look at several replicas of informd, and begin with one",
-		"Look at several replicas of informd, which informd run --peers makes, and begin with one of them.",
+		"Look at several replicas of informd, which informd run --peers makes, and begin with one.",
 		newClusterStatusCommand(), newHandOverCommand())
 	cmd.AddCommand(others...)
 	return cmd

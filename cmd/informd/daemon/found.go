@@ -57,7 +57,8 @@ Run the command as the user that informd runs as. If it is interrupted, run it a
 
 func (f *founding) command(use, short, long string, do func(*cobra.Command) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use + " --state-dir DIR --name NAME [--yes]", Short: short, Long: long, Args: cli.NoArguments,
+		Use: use + " --state-dir DIR --name NAME [--yes]", Short: short, Long: long,
+		Args: cli.NoArguments,
 	}
 	cmd.Flags().StringVar(&f.stateDir, "state-dir", "", "state `DIR` of the replica")
 	cmd.Flags().StringVar(&f.name, "name", "", "`NAME` of the replica, as in --peers of informd run")
@@ -83,8 +84,8 @@ func (f *founding) command(use, short, long string, do func(*cobra.Command) erro
 		if !f.isConfirmed {
 			return cli.Show(cmd, "nothing was changed: repeat the command with --yes\n")
 		}
-		return cli.Show(cmd, "done: now start the replica %s, and the others with empty state directories\n",
-			f.name)
+		return cli.Show(cmd, "done: now start the replica %s, and the others with empty state "+
+			"directories\n", f.name)
 	}
 	return cmd
 }
@@ -187,11 +188,13 @@ func (f *founding) showLoss(cmd *cobra.Command, is replica.Remains) error {
 	if !is.Votes {
 		without = "This replica had no vote: it may have got much less than the others.\n"
 	}
-	return cli.Show(cmd, "The replica %s has everything up to entry %d, which the leader made %s.\n%sWhat the replicas agreed on after that is lost: events since then come again, and dead "+
-		"letters, pauses\nand timers since then are gone. An event that only the others knew of does not "+
-		"come if its object has\nchanged since.\nThe replica becomes the first one of the cluster, and the "+
-		"others are none of its members any more.\nDo not start them with the directories that they had.\n",
-		f.name, is.Last, at, without)
+	return cli.Show(cmd, `The replica %s has everything up to entry %d, which the leader made %s.
+%sWhat the replicas agreed on after that is lost: events since then come again, and dead letters,
+pauses and timers since then are gone. An event that only the others knew of does not come if its
+object has changed since.
+The replica becomes the first one of the cluster, and the others are none of its members any more.
+Do not start them with the directories that they had.
+`, f.name, is.Last, at, without)
 }
 
 // finish removes what a recovery has left that was cut short at its very end.
@@ -214,7 +217,11 @@ func (f *founding) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &locked):
-		return fmt.Errorf("informd uses %s, as process %d: stop it first", f.stateDir, locked.PID)
+		who := "another process"
+		if locked.PID != 0 {
+			who = fmt.Sprintf("process %d", locked.PID)
+		}
+		return fmt.Errorf("%s is in use by %s: stop it first", f.stateDir, who)
 	case errors.As(err, new(*state.VersionError)):
 		return fmt.Errorf("%w: use the command of that version", err)
 	case !exists(f.dir, "store"):
