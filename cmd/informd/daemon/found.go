@@ -246,10 +246,10 @@ func cutShort(dir string) error {
 // removeFormer removes what a replica in dir had agreed to before it was recovered.
 func removeFormer(dir string) error { return os.RemoveAll(filepath.Join(dir, formerName)) }
 
-// exists reports whether there may be a file with a name in dir.
+// exists reports whether there is a file with a name in dir.
 func exists(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name))
-	return !errors.Is(err, fs.ErrNotExist)
+	return err == nil
 }
 
 // rename renames a directory, unless that is done already, so that a crash does not undo it.

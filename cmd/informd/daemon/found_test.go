@@ -83,6 +83,7 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		{[]string{"adopt", "--state-dir", adopted, "--name", "a"}, cli.ExitFailed, "use informd cluster recover"},
 		{[]string{"adopt", "--state-dir", t.TempDir(), "--name", "a"}, cli.ExitFailed, "start all replicas with empty"},
 		{[]string{"adopt", "--state-dir", alone + "/x", "--name", "a"}, cli.ExitFailed, "there is no state"},
+		{[]string{"adopt", "--state-dir", manifests[0], "--name", "a"}, cli.ExitFailed, "there is no state"},
 		{[]string{"adopt", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"adopt", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
 		{[]string{"recover", "--state-dir", alone, "--name", "a"}, cli.ExitFailed, "use informd cluster adopt"},
