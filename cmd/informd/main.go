@@ -52,6 +52,7 @@ Start with:  informd check -f RULES    and then    informd run -f RULES`,
 			client.NewReloadCommand(), trial.NewTryCommand(version),
 			trial.NewConformanceCommand(version),
 			offline.NewProtoCommand(), launch.NewServeCommand()),
+		client.NewClusterCommand(daemon.NewAdoptCommand(version), daemon.NewRecoverCommand(version)),
 		offline.NewCertsCommand(),
 		newVersionCommand())
 	root.AddCommand(client.NewCommands()...)

@@ -57,11 +57,17 @@
 // an empty disk can therefore not begin a second cluster. The cluster's id is made of the first
 // members' ids.
 //
+// [Found] makes the directory of a member that begins alone, with what its Storage has: with a state
+// from before there was a cluster, or with that of one member when most disks are lost. [Inspect]
+// reads what such a member has left. The cluster keeps its id, and none of the former members' ids is
+// one of its members: nobody connects to them for raft, so they are not heard. If more than half of
+// them come back with their directories, they lead the former cluster beside this one.
+//
 // A member that was away for minutes gets entries up to ten seconds after it is back: raft tries
 // less and less often. So who restarts members one by one has to wait for each: see [MemberStatus].
 //
 // A member logs, and does not repair, that another one has other Peers, belongs to another cluster,
-// or has taken its place.
+// or has taken its place, that it is no member of its cluster any more, or that two lead it.
 //
 // # On the wire
 //

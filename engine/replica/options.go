@@ -23,8 +23,8 @@ func (o *Options) check() error {
 			o.Name)
 	}
 	for name, address := range o.Peers {
-		if !isName(name) {
-			return fmt.Errorf("a replica cannot be named %q: use letters, digits, '-', '.' and '_'", name)
+		if err := CheckName(name); err != nil {
+			return err
 		}
 		if err := checkAddress(address); err != nil {
 			return fmt.Errorf("the address of the replica %s, %q, is not HOST:PORT: %w", name, address, err)
@@ -40,8 +40,13 @@ func (o *Options) check() error {
 // names of members are short and need no quotes anywhere.
 var nameLooks = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// isName reports whether a member may be named so.
-func isName(name string) bool { return nameLooks.MatchString(name) }
+// CheckName returns an error if no member can have a name.
+func CheckName(name string) error {
+	if !nameLooks.MatchString(name) {
+		return fmt.Errorf("a replica cannot be named %q: use letters, digits, '-', '.' and '_'", name)
+	}
+	return nil
+}
 
 // checkAddress returns an error if address is not HOST:PORT.
 func checkAddress(address string) error {

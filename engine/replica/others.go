@@ -210,17 +210,26 @@ func differences(
 	return ""
 }
 
-// compareClusters complains about members of another cluster, and about a cluster that has taken in
-// another member under this one's name.
+// compareClusters complains about members of another cluster, and if the cluster does not count this
+// member among its own: it has taken in another one under its name, or begun anew without it.
 func (o *others) compareClusters(cluster string, reports map[string]*report) {
 	excluded := ""
+	own := o.member.Info()
+	leader := "" // who leads this member now
+	if r := reports[own.Leader]; own.Role == Leads || r != nil && r.Role == Leads && knows(r, own.ID) {
+		leader = own.Leader
+	}
 	for name, r := range reports {
 		complaint := ""
 		switch {
-		case r.Cluster == cluster && r.Role == Leads && !knows(r, o.member.self.id):
-			excluded = fmt.Sprintf("the cluster has another replica with the name %s and does not know "+
-				"this one, %s: empty its directory, or give it another name",
-				o.member.options.Name, o.member.self.id)
+		case r.Cluster == cluster && r.Role == Leads && !knows(r, own.ID) && leader != "":
+			complaint = fmt.Sprintf("%s and %s both lead the cluster %s, one as it was before it was founded "+
+				"again: stop the replicas whose state is not to be kept, and empty their directories",
+				min(leader, name), max(leader, name), cluster)
+		case r.Cluster == cluster && r.Role == Leads && !knows(r, own.ID):
+			excluded = fmt.Sprintf("this replica, %s with the id %s, is no member of its cluster any more, "+
+				"as %s says, which leads it: stop it and empty its directory, so that it joins as a new "+
+				"one", own.Name, own.ID, name)
 		case r.Cluster != "" && r.Cluster != cluster:
 			complaint = fmt.Sprintf("%s belongs to the cluster %s, and this replica, %s, to %s: they do not "+
 				"talk. Empty the directory of the one that belongs to the wrong cluster",

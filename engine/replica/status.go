@@ -22,7 +22,8 @@ func (m *Member) statusOf(reports map[string]*report, errs map[string]error) Sta
 	status := Status{Leader: known.Leader}
 	for _, r := range reports { // a deposed leader may not know it yet
 		isNewer := status.Leader == "" || r.Term > reports[status.Leader].orEmpty().Term
-		if r.Role == Leads && r.Cluster == known.Cluster && isNewer {
+		isOther := known.Role == Leads && !knows(r, known.ID) // from before the cluster was founded again
+		if r.Role == Leads && r.Cluster == known.Cluster && isNewer && !isOther {
 			status.Leader = r.Name
 		}
 	}

@@ -77,8 +77,16 @@ func (s *Store) readGeneration() (kept keptGeneration, err error) {
 	if d == nil {
 		return keptGeneration{}, nil
 	}
+	if kept, err = generationOf(d); err != nil {
+		return keptGeneration{}, s.unreadable(d, fmt.Errorf("read the state's generation: %w", err))
+	}
+	return kept, nil
+}
+
+// generationOf reads the note. It returns the zero value if there is none.
+func generationOf(d *database) (kept keptGeneration, err error) {
 	var value []byte
-	err = d.read(s.opts.limits.read, func(db pebble.Reader) error {
+	err = d.read(d.limits.read, func(db pebble.Reader) error {
 		text, ok, err := get(db, records.NoteKey(generationNote))
 		if err != nil || !ok {
 			return err
@@ -90,10 +98,7 @@ func (s *Store) readGeneration() (kept keptGeneration, err error) {
 	if err == nil && value != nil {
 		kept, err = decodeGeneration(value)
 	}
-	if err != nil {
-		return keptGeneration{}, s.unreadable(d, fmt.Errorf("read the state's generation: %w", err))
-	}
-	return kept, nil
+	return kept, err
 }
 
 func (k keptGeneration) encode() []byte {

@@ -64,11 +64,7 @@ type Replica struct {
 // calls OpenReplica again.
 func OpenReplica(dir string, o Options) (*Replica, error) {
 	o = o.withDefaults()
-	r := &Replica{
-		dir: dir, opts: o, store: o.disk.PathJoin(dir, storeName), rolled: newSignal(),
-		over: make(chan struct{}),
-	}
-	r.files = disk.NewPatient(o.disk, o.limits.pause)
+	r := newReplica(dir, o)
 	if err := o.disk.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the state directory %s: %w", dir, err)
 	}
@@ -82,6 +78,14 @@ func OpenReplica(dir string, o Options) (*Replica, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return r, nil
+}
+
+// newReplica returns a Replica that is not open yet.
+func newReplica(dir string, o Options) *Replica {
+	return &Replica{
+		dir: dir, opts: o, store: o.disk.PathJoin(dir, storeName), rolled: newSignal(),
+		over: make(chan struct{}), files: disk.NewPatient(o.disk, o.limits.pause),
+	}
 }
 
 // open opens what is on disk, and sets it aside if it cannot be used.
@@ -165,19 +169,27 @@ func (r *Replica) Apply(entry []byte) error {
 	if failed := r.failed.Load(); failed != nil {
 		return *failed
 	}
+	if err := r.write(entry); err != nil {
+		return r.fail(err)
+	}
+	return nil
+}
+
+// write is Apply, but the Replica does not fail.
+func (r *Replica) write(entry []byte) error {
 	e, err := log.ReadEntry(entry)
 	if err != nil {
-		return r.fail(damage(fmt.Sprintf("an entry of the log: %v", err))) // the leader has verified it
+		return damage(fmt.Sprintf("an entry of the log: %v", err)) // the leader has verified it
 	}
 	if record, ok := e.Only(records.FormatKey); ok {
 		if err := r.raiseFormat(record); err != nil {
-			return r.fail(err)
+			return err
 		}
 	}
 	l := r.log.Load()
 	before := l.End().File
 	if err := l.Write(e); err != nil {
-		return r.fail(err)
+		return err
 	}
 	if l.End().File != before {
 		r.rolled.send()

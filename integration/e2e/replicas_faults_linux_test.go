@@ -173,11 +173,6 @@ func (u *unlucky) killed(some ...*replicaUnderTest) (end func()) {
 	}
 }
 
-// pause is a random time.
-func (u *unlucky) pause(most time.Duration) {
-	time.Sleep(time.Duration(u.random.Int64N(int64(most))))
-}
-
 // stopped stops a replica, and half of the time its handlers, as a machine that is paused.
 func (u *unlucky) stopped(one *replicaUnderTest) (end func()) {
 	pids := []int{one.daemon.Cmd.Process.Pid}

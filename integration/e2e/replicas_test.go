@@ -64,6 +64,22 @@ type workload struct {
 func startReplicated(
 	t *testing.T, seed uint64, work workload, disks func(testing.TB) *disk) *replicated {
 	t.Helper()
+	r := newLoaded(t, seed, work, disks)
+	r.startAll()
+	if disks != nil {
+		r.awaitLeader()
+		r.connect() // a cluster begins only if all have the same addresses for each other
+	}
+	r.awaitAll()
+	r.trial.Ready = time.Now()
+	r.ready = []time.Time{r.trial.Ready}
+	return r
+}
+
+// newLoaded returns three informds that do not run yet, with an author and rules.
+func newLoaded(
+	t *testing.T, seed uint64, work workload, disks func(testing.TB) *disk) *replicated {
+	t.Helper()
 	r := newReplicated(t, cluster.New(t), seed, disks)
 	k := harness.NewKube(t, r.cluster)
 	kinds := []kind{
@@ -75,14 +91,6 @@ func startReplicated(
 	r.author.pace = work.pace
 	r.author.begin(seed)
 	r.writeRules(kinds)
-	r.startAll()
-	if disks != nil {
-		r.awaitLeader()
-		r.connect() // a cluster begins only if all have the same addresses for each other
-	}
-	r.awaitAll()
-	r.trial.Ready = time.Now()
-	r.ready = []time.Time{r.trial.Ready}
 	return r
 }
 
@@ -154,8 +162,6 @@ func (r *replicated) writeRules(kinds []kind) {
 // start starts the process of a replica.
 func (r *replicated) start(one *replicaUnderTest) {
 	r.t.Helper()
-	number := len(r.names) + 1
-	r.names[number], r.starts[one.name] = one.name, number
 	var peers []string
 	for _, other := range r.replicas {
 		address := other.address
@@ -164,9 +170,16 @@ func (r *replicated) start(one *replicaUnderTest) {
 		}
 		peers = append(peers, other.name+"="+address)
 	}
+	r.startWith(one, "--name", one.name, "--peers", strings.Join(peers, ","), "--peer-tls", r.certs)
+}
+
+// startWith starts the process of a replica with flags.
+func (r *replicated) startWith(one *replicaUnderTest, flags ...string) {
+	r.t.Helper()
+	number := len(r.names) + 1
+	r.names[number], r.starts[one.name] = one.name, number
 	one.daemon = harness.RunInformdIn(r.t, []string{runVariable + "=" + strconv.Itoa(number)},
-		one.kubeconfig, r.manifest, "--state-dir", one.dir, "--log-level", "info", "--name", one.name,
-		"--peers", strings.Join(peers, ","), "--peer-tls", r.certs)
+		one.kubeconfig, r.manifest, append(flags, "--state-dir", one.dir, "--log-level", "info")...)
 }
 
 // kill kills the process of a replica, and waits until its handlers are gone.

@@ -18,11 +18,11 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 )
 
-// NewCommands returns informd status, explain, events, plan, reload, get, eval, dead, rule, applied and cluster.
+// NewCommands returns informd status, explain, events, plan, reload, get, eval, dead, rule and applied.
 func NewCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newExplainCommand(), newEventsCommand(), newPlanCommand(), newReloadAllCommand(), newGetCommand(),
-		newEvalCommand(), newDeadCommand(), newRuleCommand(), newAppliedCommand(), newClusterCommand(),
+		newEvalCommand(), newDeadCommand(), newRuleCommand(), newAppliedCommand(),
 	}
 }
 

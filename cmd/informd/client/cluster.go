@@ -12,16 +12,16 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 )
 
-func newClusterCommand() *cobra.Command {
-	cmd := cli.NewGroup("cluster", "Look at several replicas of informd",
-		`Look at several replicas of informd, which informd run --peers makes.
-`+whichDaemon)
-	flags := addControlFlags(cmd)
-	cmd.AddCommand(newClusterStatusCommand(flags), newHandOverCommand(flags))
+// NewClusterCommand returns informd cluster with the commands that ask the daemon, and others.
+func NewClusterCommand(others ...*cobra.Command) *cobra.Command {
+	cmd := cli.NewGroup("cluster", "Look at several replicas of informd, and begin with one",
+		"Look at several replicas of informd, which informd run --peers makes, and begin with one.",
+		newClusterStatusCommand(), newHandOverCommand())
+	cmd.AddCommand(others...)
 	return cmd
 }
 
-func newHandOverCommand(flags *controlFlags) *cobra.Command {
+func newHandOverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hand-over",
 		Short: "Have the replica that leads make another one lead",
@@ -31,6 +31,7 @@ does not end within 20 seconds. Ask the replica that leads: the others refuse.
 ` + whichDaemon,
 		Args: cli.NoArguments,
 	}
+	flags := addControlFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
 			status, err := c.HandOver(cmd.Context())
@@ -43,7 +44,7 @@ does not end within 20 seconds. Ask the replica that leads: the others refuse.
 	return cmd
 }
 
-func newClusterStatusCommand(flags *controlFlags) *cobra.Command {
+func newClusterStatusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status [-o json]",
@@ -56,6 +57,7 @@ LAG is how many entries of the log the leader has that the replica has not appli
 		Args: cli.NoArguments,
 	}
 	outputFlag(cmd, &output, "json")
+	flags := addControlFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
 			status, err := c.Cluster(cmd.Context())

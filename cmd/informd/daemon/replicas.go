@@ -180,10 +180,13 @@ func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) 
 	if hasNoStore != nil && state.HasReceived(dir) {
 		hasNoStore = nil // its place is about to be taken
 	}
+	if err := cutShort(dir); err != nil {
+		return nil, err
+	}
 	switch {
 	case hasNoRaft != nil && hasNoStore == nil:
 		return nil, fmt.Errorf("%s has the state of an informd without replicas: give an empty "+
-			"--state-dir", dir)
+			"--state-dir. If it is to be the state of all replicas, use informd cluster adopt", dir)
 	case errors.Is(hasNoStore, fs.ErrNotExist) && hasNoRaft == nil:
 		log.Warn("the state of this replica is gone: it gets the state of the others", "dir", dir)
 		if err := os.RemoveAll(raft); err != nil {
@@ -206,6 +209,9 @@ func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) 
 	}
 	if err != nil {
 		return nil, err
+	}
+	if err := removeFormer(dir); err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
 	if _, err := os.Stat(filepath.Join(raft, "id")); err != nil && !store.IsEmpty() {
 		return nil, errors.Join(fmt.Errorf("%s has the state of a replica, and not what that replica has "+

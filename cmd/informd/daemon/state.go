@@ -51,6 +51,9 @@ func openState(
 	if err != nil {
 		whole = dir
 	}
+	if err := cutShort(whole); err != nil {
+		return "", nil, err
+	}
 	if _, err := os.Stat(filepath.Join(whole, raftName)); err == nil {
 		return "", nil, fmt.Errorf("%s belongs to one of several replicas: give --name, --peers and "+
 			"--peer-tls. To go back to one informd, stop all of them, and remove %s from the "+
