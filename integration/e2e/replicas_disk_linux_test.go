@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -179,7 +181,7 @@ func (d *disk) fill() (empty func()) {
 		}
 	}
 	return sync.OnceFunc(func() {
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // or it was wiped
 			d.t.Errorf("empty the disk: %v", err)
 		}
 	})
