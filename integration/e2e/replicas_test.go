@@ -190,6 +190,9 @@ func (r *replicated) kill(one *replicaUnderTest) {
 	}
 	pids := harness.Descendants(one.daemon.Cmd.Process.Pid)
 	_ = one.daemon.Cmd.Process.Kill() // it may have ended just now
+	if one.disk != nil {
+		one.disk.thaw() // the kernel ends no process while its disk hangs
+	}
 	<-one.daemon.Ended
 	r.examine(one)
 	one.daemon, one.isStopped = nil, false
