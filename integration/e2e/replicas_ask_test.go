@@ -9,16 +9,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/integration/harness"
 )
 
-// ask runs a command for a replica, which has to succeed, and returns what it prints.
+// ask runs a command for a replica, which has to succeed, and returns what it prints. It tries again
+// while another replica takes over.
 func (r *replicated) ask(one *replicaUnderTest, args ...string) string {
 	r.t.Helper()
-	code, stdout, stderr := harness.Informd(r.t, append(args, "--state-dir", one.dir)...)
+	code, stdout, stderr := 0, "", ""
+	for began := time.Now(); time.Since(began) < harness.Patience; time.Sleep(200 * time.Millisecond) {
+		code, stdout, stderr = harness.Informd(r.t, append(args, "--state-dir", one.dir)...)
+		if !strings.Contains(stderr, "Nothing was done: try again") {
+			break
+		}
+	}
 	if code != 0 {
 		r.t.Fatalf("informd %s for replica %s ends with %d: %s%s",
 			strings.Join(args, " "), one.name, code, stdout, stderr)
