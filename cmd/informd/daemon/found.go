@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,10 +93,14 @@ func (f *founding) command(use, short, long string, do func(*cobra.Command) erro
 
 // adopt makes the state of an informd without replicas that of the first of several.
 func (f *founding) adopt(cmd *cobra.Command) error {
-	switch {
-	case exists(f.dir, formerName):
-		return fmt.Errorf("a recovery of %s was cut short: run informd cluster recover again", f.stateDir)
-	case exists(f.dir, raftName):
+	if err := cutShort(f.dir); err != nil {
+		return err
+	}
+	isReplica, err := exists(f.dir, raftName)
+	if err != nil {
+		return err
+	}
+	if isReplica {
 		return fmt.Errorf("%s belongs to a replica already: start informd there with --name, --peers and "+
 			"--peer-tls. If most of the other replicas are lost for good, use informd cluster recover",
 			f.stateDir)
@@ -103,7 +108,7 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	err := cli.Show(cmd, "The state in %s becomes that of the replica %s, which is the first one of a "+
+	err = cli.Show(cmd, "The state in %s becomes that of the replica %s, which is the first one of a "+
 		"cluster.\nAn informd without --peers cannot use it any more.\n", f.stateDir, f.name)
 	if err != nil || !f.isConfirmed {
 		return err
@@ -119,8 +124,19 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 // then have applied what its cluster never agreed on.
 func (f *founding) recover(cmd *cobra.Command) error {
 	raft, former := filepath.Join(f.dir, raftName), filepath.Join(f.dir, formerName)
-	isRaft, isFormer := exists(f.dir, raftName), exists(f.dir, formerName)
-	if isRaft && isFormer {
+	isRaft, err := exists(f.dir, raftName)
+	if err != nil {
+		return err
+	}
+	isFormer, err := exists(f.dir, formerName)
+	if err != nil {
+		return err
+	}
+	isFounded, err := isFounded(f.dir)
+	if err != nil {
+		return err
+	}
+	if isFormer && isFounded {
 		return f.finish(cmd)
 	}
 	from := raft
@@ -154,13 +170,17 @@ func (f *founding) recover(cmd *cobra.Command) error {
 	}
 	err = f.explain(state.Settle(f.dir, f.options(),
 		func(apply func([]byte) error) (err error) {
-			if err := rename(raft, former); err != nil {
+			if err := f.setRaftAside(); err != nil {
 				return err
 			}
 			is, err = replica.Inspect(former, apply)
 			return err
 		},
 		func(state.Generation) error {
+			// An informd that could not lock the directory may have made an empty one.
+			if err := os.Remove(raft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 			if err := replica.Found(raft, f.name, is); err != nil {
 				return err
 			}
@@ -199,8 +219,13 @@ Do not start them with the directories that they had.
 
 // finish removes what a recovery has left that was cut short at its very end.
 func (f *founding) finish(cmd *cobra.Command) error {
-	err := cli.Show(cmd, "The replica in %s was recovered before; what it had agreed to until then is still "+
-		"to be removed.\n", f.stateDir)
+	is, err := replica.Inspect(filepath.Join(f.dir, raftName), nil)
+	if err != nil {
+		return err
+	}
+	f.name = is.Name
+	err = cli.Show(cmd, "The replica %s in %s was recovered before; what it had agreed to until then is "+
+		"still to be removed.\n", f.name, f.stateDir)
 	if err != nil || !f.isConfirmed {
 		return err
 	}
@@ -224,7 +249,9 @@ func (f *founding) explain(err error) error {
 		return fmt.Errorf("%s is in use by %s: stop it first", f.stateDir, who)
 	case errors.As(err, new(*state.VersionError)):
 		return fmt.Errorf("%w: use the command of that version", err)
-	case !exists(f.dir, "store"):
+	}
+	isState, cannot := exists(f.dir, "store")
+	if cannot == nil && !isState {
 		return fmt.Errorf("there is no state in %s: correct --state-dir. To begin without a state, start all "+
 			"replicas with empty directories: %w", f.stateDir, err)
 	}
@@ -237,27 +264,45 @@ func (f *founding) options() state.Options {
 
 // cutShort returns an error if the recovery of a replica in dir was cut short.
 func cutShort(dir string) error {
-	if !exists(dir, formerName) || exists(dir, raftName) {
-		return nil
+	isFormer, err := exists(dir, formerName)
+	if err != nil || !isFormer {
+		return err
+	}
+	if isFounded, err := isFounded(dir); err != nil || isFounded {
+		return err
 	}
 	return fmt.Errorf("a recovery of %s was cut short: run informd cluster recover again", dir)
 }
+
+// isFounded reports whether dir has what replica.Found makes. A replica that has never met the others
+// lacks it.
+func isFounded(dir string) (bool, error) { return exists(dir, filepath.Join(raftName, "snapshot")) }
 
 // removeFormer removes what a replica in dir had agreed to before it was recovered.
 func removeFormer(dir string) error { return os.RemoveAll(filepath.Join(dir, formerName)) }
 
 // exists reports whether there is a file with a name in dir.
-func exists(dir, name string) bool {
+func exists(dir, name string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(dir, name))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// rename renames a directory, unless that is done already, so that a crash does not undo it.
-func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// setRaftAside gives raft its other name, unless that is done already, so that a crash does not undo it.
+func (f *founding) setRaftAside() error {
+	isFormer, err := exists(f.dir, formerName)
+	if err != nil {
 		return err
 	}
-	parent, err := os.Open(filepath.Dir(to))
+	if !isFormer {
+		err := os.Rename(filepath.Join(f.dir, raftName), filepath.Join(f.dir, formerName))
+		if err != nil {
+			return err
+		}
+	}
+	parent, err := os.Open(f.dir)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,16 @@ func aStateDir(t *testing.T) string {
 	return dir
 }
 
+// has reports whether there is a file with a name in dir.
+func has(t *testing.T, dir, name string) bool {
+	t.Helper()
+	is, err := exists(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
 // A directory of the wrong kind is refused, and stays as it is. The error says what to do.
 func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 	alone, adopted, inUse := aStateDir(t), aStateDir(t), aStateDir(t)
@@ -101,7 +111,7 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{alone, damaged} {
-		if exists(dir, raftName) || exists(dir, formerName) || hasLost(dir) {
+		if has(t, dir, raftName) || has(t, dir, formerName) || hasLost(dir) {
 			t.Errorf("%s was changed", dir)
 		}
 	}
@@ -115,7 +125,7 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 	must := func(command string) {
 		t.Helper()
 		code, says := foundBy(t, command, "--state-dir", dir, "--name", "a", "--yes")
-		if code != 0 || !exists(dir, raftName) || exists(dir, formerName) || exists(dir, raftName+".new") {
+		if code != 0 || !has(t, dir, raftName) || has(t, dir, formerName) || has(t, dir, raftName+".new") {
 			t.Fatalf("%s: %d, %s", command, code, says)
 		}
 	}
@@ -155,6 +165,21 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 	}
 	must("recover")
 
+	// An informd that began at the wrong moment has made an empty raft, and could not lock the directory.
+	if err := os.Rename(filepath.Join(dir, raftName), filepath.Join(dir, formerName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, raftName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openReplica(dir, "v1", log); err == nil || !strings.Contains(err.Error(), again) || !has(t, dir, formerName) {
+		t.Errorf("the replica starts with an empty raft: %v", err)
+	}
+	if _, says := foundBy(t, "adopt", "--state-dir", dir, "--name", "a", "--yes"); !strings.Contains(says, again) {
+		t.Errorf("adopt says %s", says)
+	}
+	must("recover")
+
 	made := id()
 	for _, goOn := range []func(){
 		func() { must("recover") },
@@ -168,12 +193,12 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, formerName), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if goOn(); exists(dir, formerName) || id() != made {
+		if goOn(); has(t, dir, formerName) || id() != made {
 			t.Error("the recovery that had ended is not the one that counts")
 		}
 	}
 	is, err := replica.Inspect(filepath.Join(dir, raftName), nil)
-	if err != nil || is.Cluster != first.Cluster || is.Name != "a" || is.Last != first.Last+2 || is.Term != first.Term+2 {
+	if err != nil || is.Cluster != first.Cluster || is.Name != "a" || is.Last != first.Last+3 || is.Term != first.Term+3 {
 		t.Errorf("the replica is %+v, %v, and was %+v", is, err, first)
 	}
 }
