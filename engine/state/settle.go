@@ -12,7 +12,8 @@ import (
 
 // Check returns an error if the state in dir cannot be used: because it is damaged or missing, because
 // another process uses it, a *[LockedError], or because a newer informd has written it, a
-// *[VersionError]. It changes no record, and sets nothing aside.
+// *[VersionError]. Crashes in the state count only if o has CatchCrashes, which it otherwise ignores. It
+// changes no record, and sets nothing aside.
 func Check(dir string, o Options) error {
 	o = o.withDefaults()
 	lock, err := o.lock(dir)
@@ -31,7 +32,11 @@ func check(dir string, o Options) error {
 	if _, err := o.disk.Stat(store); err != nil {
 		return err
 	}
-	if why := unfit(o.disk, store); why != "" {
+	why := unfit(o.disk, store)
+	if why == unstartable && !o.CatchCrashes { // those that were killed count, too
+		why = ""
+	}
+	if why != "" {
 		return fmt.Errorf("%w: the next start would set it aside for the reason %q", errDamaged, why)
 	}
 	d, err := readStore(o.disk, store, o, errors.New("it is only checked"))

@@ -199,6 +199,28 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A replica opens a state in which it was killed often, so it is no reason to refuse that state.
+func TestCheckAfterManyEnds(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	o := onMemory(files)
+	closed(t, open(t, groupDir, o))
+	for range risk.MaxEnds {
+		risk.Begin(files, groupDir+"/"+storeName, risk.Opening)
+		risk.Begin(files, groupDir+"/"+storeName, risk.Compacting)
+	}
+	catches := o
+	catches.CatchCrashes = true
+	if err := Check(groupDir, catches); !errors.Is(err, errDamaged) {
+		t.Errorf("after crashes: %v", err)
+	}
+	if err := Check(groupDir, o); err != nil {
+		t.Error(err)
+	}
+	if err := Settle(groupDir, o, nil, func(Generation) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
 // A state of a newer informd is refused as it is.
 func TestCheckANewerVersion(t *testing.T) {
 	for name, makeNewer := range newerStates {

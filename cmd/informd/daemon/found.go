@@ -105,7 +105,9 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 			"--peer-tls. If most of the other replicas are lost for good, use informd cluster recover",
 			f.stateDir)
 	}
-	if err := f.check(); err != nil {
+	options := f.options()
+	options.CatchCrashes = true
+	if err := f.check(options); err != nil {
 		return err
 	}
 	err = cli.Show(cmd, "The state in %s becomes that of the replica %s, which is the first one of a "+
@@ -113,7 +115,7 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 	if err != nil || !f.isConfirmed {
 		return err
 	}
-	return f.explain(state.Settle(f.dir, f.options(), nil, func(g state.Generation) error {
+	return f.explain(state.Settle(f.dir, options, nil, func(g state.Generation) error {
 		return replica.Found(filepath.Join(f.dir, raftName), f.name, replica.Remains{Cluster: g.Cluster})
 	}))
 }
@@ -144,13 +146,13 @@ func (f *founding) recover(cmd *cobra.Command) error {
 		from = former
 	}
 	if !isRaft && !isFormer {
-		if err := f.check(); err != nil {
+		if err := f.check(f.options()); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s has the state of an informd without replicas: start informd there without "+
 			"--peers, or use informd cluster adopt", f.stateDir)
 	}
-	if err := f.check(); err != nil {
+	if err := f.check(f.options()); err != nil {
 		return err
 	}
 	is, err := replica.Inspect(from, nil)
@@ -161,7 +163,7 @@ func (f *founding) recover(cmd *cobra.Command) error {
 	case is.Last == 0 || is.Cluster == "":
 		return fmt.Errorf("the replica in %s has not got anything from a cluster: use the directory of "+
 			"another one", f.stateDir)
-	case is.Name != "" && is.Name != f.name:
+	case is.Name != "" && is.Name != f.name && !is.IsAlone: // one that is alone may get another name
 		return fmt.Errorf("%s belongs to the replica %s, and not to %s: correct --name or --state-dir",
 			f.stateDir, is.Name, f.name)
 	}
@@ -208,6 +210,9 @@ func (f *founding) showLoss(cmd *cobra.Command, is replica.Remains) error {
 	if !is.Votes {
 		without = "This replica had no vote: it may have got much less than the others.\n"
 	}
+	if is.Name != "" && is.Name != f.name {
+		without += "Its name was " + is.Name + " until now.\n"
+	}
 	return cli.Show(cmd, `The replica %s has everything up to entry %d, which the leader made %s.
 %sWhat the replicas agreed on after that is lost: events since then come again, and dead letters,
 pauses and timers since then are gone. An event that only the others knew of does not come if its
@@ -233,7 +238,7 @@ func (f *founding) finish(cmd *cobra.Command) error {
 }
 
 // check returns an error unless there is a state that can be used.
-func (f *founding) check() error { return f.explain(state.Check(f.dir, f.options())) }
+func (f *founding) check(o state.Options) error { return f.explain(state.Check(f.dir, o)) }
 
 // explain adds what to do to an error about the state.
 func (f *founding) explain(err error) error {

@@ -97,7 +97,6 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		{[]string{"adopt", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"adopt", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
 		{[]string{"recover", "--state-dir", alone, "--name", "a"}, cli.ExitFailed, "use informd cluster adopt"},
-		{[]string{"recover", "--state-dir", adopted, "--name", "b"}, cli.ExitFailed, "belongs to the replica a"},
 		{[]string{"recover", "--state-dir", t.TempDir(), "--name", "a"}, cli.ExitFailed, "there is no state"},
 		{[]string{"recover", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"recover", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
@@ -114,6 +113,20 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		if has(t, dir, raftName) || has(t, dir, formerName) || hasLost(dir) {
 			t.Errorf("%s was changed", dir)
 		}
+	}
+}
+
+// A replica that has no others yet can get another name.
+func TestRecoverWithAnotherName(t *testing.T) {
+	dir := aStateDir(t)
+	for _, args := range [][]string{{"adopt", "--name", "z"}, {"recover", "--name", "a"}} {
+		args = append(args, "--state-dir", dir, "--yes")
+		if code, says := foundBy(t, args...); code != 0 || !strings.Contains(says, "start the replica "+args[2]) {
+			t.Fatalf("%q: %d, %s", args, code, says)
+		}
+	}
+	if is, err := replica.Inspect(filepath.Join(dir, raftName), nil); err != nil || is.Name != "a" {
+		t.Errorf("it is %+v, %v", is, err)
 	}
 }
 
