@@ -43,12 +43,12 @@ the others get all of it. Stop informd before. Without --yes, the command only s
 // NewRecoverCommand returns informd cluster recover.
 func NewRecoverCommand(version string) *cobra.Command {
 	f := founding{version: version}
-	return f.command("recover", "Go on from the disk of one replica when most are lost for good",
+	return f.command("recover", "Continue from the disk of one replica when most are lost for good",
 		`Make the state of one replica that of the first one of the cluster, which begins again without the
-others: for when more than half of the disks are lost for good. Before, look whether really no other
-disk can be had: what the replicas agreed on and this one did not get is lost. The command says up to
-when this replica has everything. If several are left, choose the one that has the latest. Without
---yes, the command only says what it would do.
+others: for when more than half of the disks are lost for good. Before, make sure that no other disk
+can be saved: what the replicas agreed on and this one did not get is lost. The command says up to when
+this replica has everything. If several are left, choose the one that has the latest. Without --yes,
+the command only says what it would do.
 `+thenRun, f.recover)
 }
 
@@ -83,7 +83,7 @@ func (f *founding) command(use, short, long string, do func(*cobra.Command) erro
 			return cli.Failed(err)
 		}
 		if !f.isConfirmed {
-			return cli.Show(cmd, "nothing was changed: repeat the command with --yes\n")
+			return cli.Show(cmd, "nothing of the state was changed: repeat the command with --yes\n")
 		}
 		return cli.Show(cmd, "done: now start the replica %s, and the others with empty state "+
 			"directories\n", f.name)
@@ -161,7 +161,7 @@ func (f *founding) recover(cmd *cobra.Command) error {
 		return fmt.Errorf("what the replica has agreed to cannot be read: %w. If all others are lost, do "+
 			"not empty the directory. %s", err, withoutRaft(from))
 	case is.Last == 0 || is.Cluster == "":
-		return fmt.Errorf("the replica in %s has not got anything from a cluster: use the directory of "+
+		return fmt.Errorf("the replica in %s has received nothing from a cluster: use the directory of "+
 			"another one", f.stateDir)
 	case is.Name != "" && is.Name != f.name && !is.IsAlone: // one that is alone may get another name
 		return fmt.Errorf("%s belongs to the replica %s, and not to %s: correct --name or --state-dir",
@@ -194,10 +194,10 @@ func (f *founding) recover(cmd *cobra.Command) error {
 	return err
 }
 
-// withoutRaft says how to go on with a state if what its replica has agreed to cannot be read.
+// withoutRaft says how to continue with a state if what its replica has agreed to cannot be read.
 func withoutRaft(path string) string {
-	return "Without what the state has not got yet you can go on so: remove " + filepath.Base(path) +
-		" from the directory, and use informd cluster adopt"
+	return "To continue without the entries that the state lacks, remove " + filepath.Base(path) +
+		" from the directory and run informd cluster adopt"
 }
 
 // showLoss says what recover does, and what may be lost.

@@ -100,7 +100,7 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		{[]string{"recover", "--state-dir", t.TempDir(), "--name", "a"}, cli.ExitFailed, "there is no state"},
 		{[]string{"recover", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"recover", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
-		{[]string{"recover", "--state-dir", began, "--name", "a"}, cli.ExitFailed, "has not got anything"},
+		{[]string{"recover", "--state-dir", began, "--name", "a"}, cli.ExitFailed, "has received nothing"},
 		{[]string{"recover", "--state-dir", lost, "--name", "a"}, cli.ExitFailed, "remove raft from the directory"},
 	} {
 		for _, args := range [][]string{c.args, append(c.args, "--yes")} {
