@@ -60,7 +60,8 @@ func ofDir(dir string, o Options, err error) error {
 // are none. Then the process enters a generation without replicas: see [Store.EnterGeneration]. When
 // all is on disk and closed, found is called with that generation. No other process can use the state
 // before found has returned. The errors are those of Check, before replay is called, or of the disk, of
-// replay and of found. Whatever happens, Settle may be called again.
+// replay and of found. Whatever happens, Settle may be called again. A disk that is full or read-only is an
+// error. If it becomes so later, or hangs, Settle waits.
 func Settle(
 	dir string, o Options, replay func(apply func(entry []byte) error) error, found func(Generation) error,
 ) (err error) {
@@ -72,6 +73,9 @@ func Settle(
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	o.lock = func(string) (io.Closer, error) { return closing(func() {}), nil }
 	if err := check(dir, o); err != nil {
+		return err
+	}
+	if err := hasRoom(o.disk, dir); err != nil {
 		return err
 	}
 	if replay != nil {

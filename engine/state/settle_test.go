@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -218,6 +219,22 @@ func TestCheckAfterManyEnds(t *testing.T) {
 	}
 	if err := Settle(groupDir, o, nil, func(Generation) error { return nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk that accepts no writes is an error, and nothing waits for it.
+func TestSettleOnASickDisk(t *testing.T) {
+	for _, reason := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS} {
+		mem := vfs.NewCrashableMem()
+		closed(t, open(t, groupDir, onMemory(mem)))
+		files := newSickFS(mem)
+		files.fall(failing(reason))
+		o := onMemory(mem)
+		o.disk = files
+		never := func(Generation) error { t.Error("it is settled"); return nil }
+		if err := Settle(groupDir, o, nil, never); !errors.Is(err, reason) {
+			t.Errorf("%v: %v", reason, err)
+		}
 	}
 }
 

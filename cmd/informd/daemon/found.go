@@ -115,9 +115,9 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 	if err != nil || !f.isConfirmed {
 		return err
 	}
-	return f.explain(state.Settle(f.dir, options, nil, func(g state.Generation) error {
+	return f.settle(options, nil, func(g state.Generation) error {
 		return replica.Found(filepath.Join(f.dir, raftName), f.name, replica.Remains{Cluster: g.Cluster})
-	}))
+	})
 }
 
 // recover makes a replica the first of its cluster, without the others.
@@ -170,7 +170,7 @@ func (f *founding) recover(cmd *cobra.Command) error {
 	if err := f.showLoss(cmd, is); err != nil || !f.isConfirmed {
 		return err
 	}
-	err = f.explain(state.Settle(f.dir, f.options(),
+	err = f.settle(f.options(),
 		func(apply func([]byte) error) (err error) {
 			if err := f.setRaftAside(); err != nil {
 				return err
@@ -187,12 +187,34 @@ func (f *founding) recover(cmd *cobra.Command) error {
 				return err
 			}
 			return os.RemoveAll(former)
-		}))
+		})
 	if err != nil && cutShort(f.dir) != nil {
 		err = fmt.Errorf("%w. Run the command again when that is mended. %s", err, withoutRaft(former))
 	}
 	return err
 }
+
+// settle is state.Settle. While that lasts long, it says so.
+func (f *founding) settle(o state.Options,
+	replay func(func([]byte) error) error, found func(state.Generation) error,
+) error {
+	done := make(chan error, 1)
+	go func() { done <- state.Settle(f.dir, o, replay, found) }()
+	tick := time.NewTicker(sayWaits)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return f.explain(err)
+		case <-tick.C:
+			f.log.Warn("this takes long: the disk is slow, or it hangs, is full or read-only. "+
+				"The command can be interrupted and run again", "dir", f.dir)
+		}
+	}
+}
+
+// sayWaits is how often settle says that it waits.
+const sayWaits = 5 * time.Second
 
 // withoutRaft says how to continue with a state if what its replica has agreed to cannot be read.
 func withoutRaft(path string) string {
