@@ -21,6 +21,7 @@ type Remains struct {
 	Cluster string // the cluster's id; "" if it has never been part of one
 	Name    string // the member's, in the cluster; "" if it does not know it yet
 	Votes   bool   // the cluster has given it a vote
+	IsAlone bool   // the cluster has no other member
 	Last    uint64 // the number of the newest entry; 0 if it has had none
 	Term    uint64 // the newest term that it knows
 	// At is when the leader made the newest entry, by its clock. It is zero if that is not known.
@@ -62,6 +63,7 @@ func Inspect(dir string, apply func(entry []byte) error) (is Remains, err error)
 	for _, s := range servers {
 		if string(s.ID) == id {
 			is.Name, is.Votes = string(s.Address), s.Suffrage == raft.Voter
+			is.IsAlone = len(servers) == 1
 		}
 	}
 	return is, err

@@ -40,6 +40,35 @@ func (c *cluster) awaitVoters(leader *node, voters ...*node) {
 	})
 }
 
+// A member does not start with another name than the one by which its cluster knows it.
+func TestFoundWithAnotherName(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.nodes[0]
+	if err := Found(a.dir, "b", Remains{}); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := Inspect(a.dir, nil); err != nil || is.Name != "b" || !is.IsAlone {
+		t.Errorf("it has %+v, %v", is, err)
+	}
+	m, err := Start(a.options)
+	if err == nil {
+		err = m.Close()
+		t.Fatalf("it starts: %v", err)
+	}
+	if !strings.Contains(err.Error(), "belongs to the replica b, and not to a: start it with --name b") {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Found(a.dir, "a", Remains{}); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t)
+	c.leader()
+}
+
 // What a Storage had before there was a cluster reaches the members that join.
 func TestFoundWithAState(t *testing.T) {
 	t.Parallel()

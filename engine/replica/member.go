@@ -114,11 +114,26 @@ func (m *Member) open() error {
 	if err := m.startRaft(ctx); err != nil {
 		return err
 	}
+	if err := checkOwnName(m.servers(), m.self.id, o.Name); err != nil {
+		return err
+	}
 	m.others = newOthers(m)
 	m.group.Go(func() { m.others.serve(ctx) })
 	m.group.Go(func() { m.others.run(ctx) })
 	m.group.Go(func() { sizes.bound(ctx, m.raft, t.rest, m.log) })
 	return nil
+}
+
+// checkOwnName returns an error if the cluster knows the member with id by another name: the others
+// would look for it at the address of that name.
+func checkOwnName(servers []server, id, name string) error {
+	is := find(servers, func(s server) bool { return s.ID == id })
+	if is == nil || is.Name == name {
+		return nil
+	}
+	return fmt.Errorf("the directory belongs to the replica %s, and not to %s: start it with --name %s. If "+
+		"no other replica has joined it yet and that name is wrong, use informd cluster recover with "+
+		"--name %s", is.Name, name, is.Name, name)
 }
 
 // prepare makes what is on disk fit together.

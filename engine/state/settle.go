@@ -12,7 +12,8 @@ import (
 
 // Check returns an error if the state in dir cannot be used: because it is damaged or missing, because
 // another process uses it, a *[LockedError], or because a newer informd has written it, a
-// *[VersionError]. It changes no record, and sets nothing aside.
+// *[VersionError]. Crashes in the state count only if o has CatchCrashes, which it otherwise ignores. It
+// changes no record, and sets nothing aside.
 func Check(dir string, o Options) error {
 	o = o.withDefaults()
 	lock, err := o.lock(dir)
@@ -31,7 +32,11 @@ func check(dir string, o Options) error {
 	if _, err := o.disk.Stat(store); err != nil {
 		return err
 	}
-	if why := unfit(o.disk, store); why != "" {
+	why := unfit(o.disk, store)
+	if why == unstartable && !o.CatchCrashes { // those that were killed count, too
+		why = ""
+	}
+	if why != "" {
 		return fmt.Errorf("%w: the next start would set it aside for the reason %q", errDamaged, why)
 	}
 	d, err := readStore(o.disk, store, o, errors.New("it is only checked"))
@@ -55,7 +60,8 @@ func ofDir(dir string, o Options, err error) error {
 // are none. Then the process enters a generation without replicas: see [Store.EnterGeneration]. When
 // all is on disk and closed, found is called with that generation. No other process can use the state
 // before found has returned. The errors are those of Check, before replay is called, or of the disk, of
-// replay and of found. Whatever happens, Settle may be called again.
+// replay and of found. Whatever happens, Settle may be called again. A disk that is full or read-only is an
+// error. If it becomes so later, or hangs, Settle waits.
 func Settle(
 	dir string, o Options, replay func(apply func(entry []byte) error) error, found func(Generation) error,
 ) (err error) {
@@ -67,6 +73,9 @@ func Settle(
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	o.lock = func(string) (io.Closer, error) { return closing(func() {}), nil }
 	if err := check(dir, o); err != nil {
+		return err
+	}
+	if err := hasRoom(o.disk, dir); err != nil {
 		return err
 	}
 	if replay != nil {

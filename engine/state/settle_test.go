@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -195,6 +196,44 @@ func TestCheck(t *testing.T) {
 		}
 		if aside, err := asideIn(harmed, groupDir); err != nil || len(aside) > 0 {
 			t.Errorf("%s: it is set aside: %v, %v", what, aside, err)
+		}
+	}
+}
+
+// A replica opens a state in which it was killed often, so it is no reason to refuse that state.
+func TestCheckAfterManyEnds(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	o := onMemory(files)
+	closed(t, open(t, groupDir, o))
+	for range risk.MaxEnds {
+		risk.Begin(files, groupDir+"/"+storeName, risk.Opening)
+		risk.Begin(files, groupDir+"/"+storeName, risk.Compacting)
+	}
+	catches := o
+	catches.CatchCrashes = true
+	if err := Check(groupDir, catches); !errors.Is(err, errDamaged) {
+		t.Errorf("after crashes: %v", err)
+	}
+	if err := Check(groupDir, o); err != nil {
+		t.Error(err)
+	}
+	if err := Settle(groupDir, o, nil, func(Generation) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// A disk that accepts no writes is an error, and nothing waits for it.
+func TestSettleOnASickDisk(t *testing.T) {
+	for _, reason := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS} {
+		mem := vfs.NewCrashableMem()
+		closed(t, open(t, groupDir, onMemory(mem)))
+		files := newSickFS(mem)
+		files.fall(failing(reason))
+		o := onMemory(mem)
+		o.disk = files
+		never := func(Generation) error { t.Error("it is settled"); return nil }
+		if err := Settle(groupDir, o, nil, never); !errors.Is(err, reason) {
+			t.Errorf("%v: %v", reason, err)
 		}
 	}
 }

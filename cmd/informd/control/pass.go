@@ -31,7 +31,7 @@ func (s *Server) passOn(a *answer, r *http.Request) error {
 			"alone: informd cluster status shows all. Nothing was done", own)
 	case own:
 		return problem(http.StatusServiceUnavailable,
-			"%s begins to lead, or ends it just now. Nothing was done: try again", own)
+			"%s is just starting or ceasing to lead. Nothing was done: try again", own)
 	}
 	var failed error
 	proxy := httputil.ReverseProxy{

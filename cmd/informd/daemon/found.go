@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,12 +43,12 @@ the others get all of it. Stop informd before. Without --yes, the command only s
 // NewRecoverCommand returns informd cluster recover.
 func NewRecoverCommand(version string) *cobra.Command {
 	f := founding{version: version}
-	return f.command("recover", "Go on from the disk of one replica when most are lost for good",
+	return f.command("recover", "Continue from the disk of one replica when most are lost for good",
 		`Make the state of one replica that of the first one of the cluster, which begins again without the
-others: for when more than half of the disks are lost for good. Before, look whether really no other
-disk can be had: what the replicas agreed on and this one did not get is lost. The command says up to
-when this replica has everything. If several are left, choose the one that has the latest. Without
---yes, the command only says what it would do.
+others: for when more than half of the disks are lost for good. Before, make sure that no other disk
+can be saved: what the replicas agreed on and this one did not get is lost. The command says up to when
+this replica has everything. If several are left, choose the one that has the latest. Without --yes,
+the command only says what it would do.
 `+thenRun, f.recover)
 }
 
@@ -82,7 +83,7 @@ func (f *founding) command(use, short, long string, do func(*cobra.Command) erro
 			return cli.Failed(err)
 		}
 		if !f.isConfirmed {
-			return cli.Show(cmd, "nothing was changed: repeat the command with --yes\n")
+			return cli.Show(cmd, "nothing of the state was changed: repeat the command with --yes\n")
 		}
 		return cli.Show(cmd, "done: now start the replica %s, and the others with empty state "+
 			"directories\n", f.name)
@@ -92,25 +93,31 @@ func (f *founding) command(use, short, long string, do func(*cobra.Command) erro
 
 // adopt makes the state of an informd without replicas that of the first of several.
 func (f *founding) adopt(cmd *cobra.Command) error {
-	switch {
-	case exists(f.dir, formerName):
-		return fmt.Errorf("a recovery of %s was cut short: run informd cluster recover again", f.stateDir)
-	case exists(f.dir, raftName):
+	if err := cutShort(f.dir); err != nil {
+		return err
+	}
+	isReplica, err := exists(f.dir, raftName)
+	if err != nil {
+		return err
+	}
+	if isReplica {
 		return fmt.Errorf("%s belongs to a replica already: start informd there with --name, --peers and "+
 			"--peer-tls. If most of the other replicas are lost for good, use informd cluster recover",
 			f.stateDir)
 	}
-	if err := f.check(); err != nil {
+	options := f.options()
+	options.CatchCrashes = true
+	if err := f.check(options); err != nil {
 		return err
 	}
-	err := cli.Show(cmd, "The state in %s becomes that of the replica %s, which is the first one of a "+
+	err = cli.Show(cmd, "The state in %s becomes that of the replica %s, which is the first one of a "+
 		"cluster.\nAn informd without --peers cannot use it any more.\n", f.stateDir, f.name)
 	if err != nil || !f.isConfirmed {
 		return err
 	}
-	return f.explain(state.Settle(f.dir, f.options(), nil, func(g state.Generation) error {
+	return f.settle(options, nil, func(g state.Generation) error {
 		return replica.Found(filepath.Join(f.dir, raftName), f.name, replica.Remains{Cluster: g.Cluster})
-	}))
+	})
 }
 
 // recover makes a replica the first of its cluster, without the others.
@@ -119,8 +126,19 @@ func (f *founding) adopt(cmd *cobra.Command) error {
 // then have applied what its cluster never agreed on.
 func (f *founding) recover(cmd *cobra.Command) error {
 	raft, former := filepath.Join(f.dir, raftName), filepath.Join(f.dir, formerName)
-	isRaft, isFormer := exists(f.dir, raftName), exists(f.dir, formerName)
-	if isRaft && isFormer {
+	isRaft, err := exists(f.dir, raftName)
+	if err != nil {
+		return err
+	}
+	isFormer, err := exists(f.dir, formerName)
+	if err != nil {
+		return err
+	}
+	isFounded, err := isFounded(f.dir)
+	if err != nil {
+		return err
+	}
+	if isFormer && isFounded {
 		return f.finish(cmd)
 	}
 	from := raft
@@ -128,13 +146,13 @@ func (f *founding) recover(cmd *cobra.Command) error {
 		from = former
 	}
 	if !isRaft && !isFormer {
-		if err := f.check(); err != nil {
+		if err := f.check(f.options()); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s has the state of an informd without replicas: start informd there without "+
 			"--peers, or use informd cluster adopt", f.stateDir)
 	}
-	if err := f.check(); err != nil {
+	if err := f.check(f.options()); err != nil {
 		return err
 	}
 	is, err := replica.Inspect(from, nil)
@@ -143,39 +161,65 @@ func (f *founding) recover(cmd *cobra.Command) error {
 		return fmt.Errorf("what the replica has agreed to cannot be read: %w. If all others are lost, do "+
 			"not empty the directory. %s", err, withoutRaft(from))
 	case is.Last == 0 || is.Cluster == "":
-		return fmt.Errorf("the replica in %s has not got anything from a cluster: use the directory of "+
+		return fmt.Errorf("the replica in %s has received nothing from a cluster: use the directory of "+
 			"another one", f.stateDir)
-	case is.Name != "" && is.Name != f.name:
+	case is.Name != "" && is.Name != f.name && !is.IsAlone: // one that is alone may get another name
 		return fmt.Errorf("%s belongs to the replica %s, and not to %s: correct --name or --state-dir",
 			f.stateDir, is.Name, f.name)
 	}
 	if err := f.showLoss(cmd, is); err != nil || !f.isConfirmed {
 		return err
 	}
-	err = f.explain(state.Settle(f.dir, f.options(),
+	err = f.settle(f.options(),
 		func(apply func([]byte) error) (err error) {
-			if err := rename(raft, former); err != nil {
+			if err := f.setRaftAside(); err != nil {
 				return err
 			}
 			is, err = replica.Inspect(former, apply)
 			return err
 		},
 		func(state.Generation) error {
+			// An informd that could not lock the directory may have made an empty one.
+			if err := os.Remove(raft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 			if err := replica.Found(raft, f.name, is); err != nil {
 				return err
 			}
 			return os.RemoveAll(former)
-		}))
+		})
 	if err != nil && cutShort(f.dir) != nil {
 		err = fmt.Errorf("%w. Run the command again when that is mended. %s", err, withoutRaft(former))
 	}
 	return err
 }
 
-// withoutRaft says how to go on with a state if what its replica has agreed to cannot be read.
+// settle is state.Settle. While that lasts long, it says so.
+func (f *founding) settle(o state.Options,
+	replay func(func([]byte) error) error, found func(state.Generation) error,
+) error {
+	done := make(chan error, 1)
+	go func() { done <- state.Settle(f.dir, o, replay, found) }()
+	tick := time.NewTicker(sayWaits)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return f.explain(err)
+		case <-tick.C:
+			f.log.Warn("this takes long: the disk is slow, or it hangs, is full or read-only. "+
+				"The command can be interrupted and run again", "dir", f.dir)
+		}
+	}
+}
+
+// sayWaits is how often settle says that it waits.
+const sayWaits = 5 * time.Second
+
+// withoutRaft says how to continue with a state if what its replica has agreed to cannot be read.
 func withoutRaft(path string) string {
-	return "Without what the state has not got yet you can go on so: remove " + filepath.Base(path) +
-		" from the directory, and use informd cluster adopt"
+	return "To continue without the entries that the state lacks, remove " + filepath.Base(path) +
+		" from the directory and run informd cluster adopt"
 }
 
 // showLoss says what recover does, and what may be lost.
@@ -188,6 +232,9 @@ func (f *founding) showLoss(cmd *cobra.Command, is replica.Remains) error {
 	if !is.Votes {
 		without = "This replica had no vote: it may have got much less than the others.\n"
 	}
+	if is.Name != "" && is.Name != f.name {
+		without += "Its name was " + is.Name + " until now.\n"
+	}
 	return cli.Show(cmd, `The replica %s has everything up to entry %d, which the leader made %s.
 %sWhat the replicas agreed on after that is lost: events since then come again, and dead letters,
 pauses and timers since then are gone. An event that only the others knew of does not come if its
@@ -199,8 +246,13 @@ Do not start them with the directories that they had.
 
 // finish removes what a recovery has left that was cut short at its very end.
 func (f *founding) finish(cmd *cobra.Command) error {
-	err := cli.Show(cmd, "The replica in %s was recovered before; what it had agreed to until then is still "+
-		"to be removed.\n", f.stateDir)
+	is, err := replica.Inspect(filepath.Join(f.dir, raftName), nil)
+	if err != nil {
+		return err
+	}
+	f.name = is.Name
+	err = cli.Show(cmd, "The replica %s in %s was recovered before; what it had agreed to until then is "+
+		"still to be removed.\n", f.name, f.stateDir)
 	if err != nil || !f.isConfirmed {
 		return err
 	}
@@ -208,7 +260,7 @@ func (f *founding) finish(cmd *cobra.Command) error {
 }
 
 // check returns an error unless there is a state that can be used.
-func (f *founding) check() error { return f.explain(state.Check(f.dir, f.options())) }
+func (f *founding) check(o state.Options) error { return f.explain(state.Check(f.dir, o)) }
 
 // explain adds what to do to an error about the state.
 func (f *founding) explain(err error) error {
@@ -224,7 +276,9 @@ func (f *founding) explain(err error) error {
 		return fmt.Errorf("%s is in use by %s: stop it first", f.stateDir, who)
 	case errors.As(err, new(*state.VersionError)):
 		return fmt.Errorf("%w: use the command of that version", err)
-	case !exists(f.dir, "store"):
+	}
+	isState, cannot := exists(f.dir, "store")
+	if cannot == nil && !isState {
 		return fmt.Errorf("there is no state in %s: correct --state-dir. To begin without a state, start all "+
 			"replicas with empty directories: %w", f.stateDir, err)
 	}
@@ -237,27 +291,45 @@ func (f *founding) options() state.Options {
 
 // cutShort returns an error if the recovery of a replica in dir was cut short.
 func cutShort(dir string) error {
-	if !exists(dir, formerName) || exists(dir, raftName) {
-		return nil
+	isFormer, err := exists(dir, formerName)
+	if err != nil || !isFormer {
+		return err
+	}
+	if isFounded, err := isFounded(dir); err != nil || isFounded {
+		return err
 	}
 	return fmt.Errorf("a recovery of %s was cut short: run informd cluster recover again", dir)
 }
+
+// isFounded reports whether dir has what replica.Found makes. A replica that has never met the others
+// lacks it.
+func isFounded(dir string) (bool, error) { return exists(dir, filepath.Join(raftName, "snapshot")) }
 
 // removeFormer removes what a replica in dir had agreed to before it was recovered.
 func removeFormer(dir string) error { return os.RemoveAll(filepath.Join(dir, formerName)) }
 
 // exists reports whether there is a file with a name in dir.
-func exists(dir, name string) bool {
+func exists(dir, name string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(dir, name))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// rename renames a directory, unless that is done already, so that a crash does not undo it.
-func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// setRaftAside gives raft its other name, unless that is done already, so that a crash does not undo it.
+func (f *founding) setRaftAside() error {
+	isFormer, err := exists(f.dir, formerName)
+	if err != nil {
 		return err
 	}
-	parent, err := os.Open(filepath.Dir(to))
+	if !isFormer {
+		err := os.Rename(filepath.Join(f.dir, raftName), filepath.Join(f.dir, formerName))
+		if err != nil {
+			return err
+		}
+	}
+	parent, err := os.Open(f.dir)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,16 @@ func aStateDir(t *testing.T) string {
 	return dir
 }
 
+// has reports whether there is a file with a name in dir.
+func has(t *testing.T, dir, name string) bool {
+	t.Helper()
+	is, err := exists(dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
 // A directory of the wrong kind is refused, and stays as it is. The error says what to do.
 func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 	alone, adopted, inUse := aStateDir(t), aStateDir(t), aStateDir(t)
@@ -87,11 +97,10 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		{[]string{"adopt", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"adopt", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
 		{[]string{"recover", "--state-dir", alone, "--name", "a"}, cli.ExitFailed, "use informd cluster adopt"},
-		{[]string{"recover", "--state-dir", adopted, "--name", "b"}, cli.ExitFailed, "belongs to the replica a"},
 		{[]string{"recover", "--state-dir", t.TempDir(), "--name", "a"}, cli.ExitFailed, "there is no state"},
 		{[]string{"recover", "--state-dir", inUse, "--name", "a"}, cli.ExitFailed, "stop it first"},
 		{[]string{"recover", "--state-dir", damaged, "--name", "a"}, cli.ExitFailed, "cannot be used"},
-		{[]string{"recover", "--state-dir", began, "--name", "a"}, cli.ExitFailed, "has not got anything"},
+		{[]string{"recover", "--state-dir", began, "--name", "a"}, cli.ExitFailed, "has received nothing"},
 		{[]string{"recover", "--state-dir", lost, "--name", "a"}, cli.ExitFailed, "remove raft from the directory"},
 	} {
 		for _, args := range [][]string{c.args, append(c.args, "--yes")} {
@@ -101,9 +110,23 @@ func TestWhatCannotBeTheFirstReplica(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{alone, damaged} {
-		if exists(dir, raftName) || exists(dir, formerName) || hasLost(dir) {
+		if has(t, dir, raftName) || has(t, dir, formerName) || hasLost(dir) {
 			t.Errorf("%s was changed", dir)
 		}
+	}
+}
+
+// A replica that has no others yet can get another name.
+func TestRecoverWithAnotherName(t *testing.T) {
+	dir := aStateDir(t)
+	for _, args := range [][]string{{"adopt", "--name", "z"}, {"recover", "--name", "a"}} {
+		args = append(args, "--state-dir", dir, "--yes")
+		if code, says := foundBy(t, args...); code != 0 || !strings.Contains(says, "start the replica "+args[2]) {
+			t.Fatalf("%q: %d, %s", args, code, says)
+		}
+	}
+	if is, err := replica.Inspect(filepath.Join(dir, raftName), nil); err != nil || is.Name != "a" {
+		t.Errorf("it is %+v, %v", is, err)
 	}
 }
 
@@ -115,7 +138,7 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 	must := func(command string) {
 		t.Helper()
 		code, says := foundBy(t, command, "--state-dir", dir, "--name", "a", "--yes")
-		if code != 0 || !exists(dir, raftName) || exists(dir, formerName) || exists(dir, raftName+".new") {
+		if code != 0 || !has(t, dir, raftName) || has(t, dir, formerName) || has(t, dir, raftName+".new") {
 			t.Fatalf("%s: %d, %s", command, code, says)
 		}
 	}
@@ -155,6 +178,21 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 	}
 	must("recover")
 
+	// An informd that began at the wrong moment has made an empty raft, and could not lock the directory.
+	if err := os.Rename(filepath.Join(dir, raftName), filepath.Join(dir, formerName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, raftName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openReplica(dir, "v1", log); err == nil || !strings.Contains(err.Error(), again) || !has(t, dir, formerName) {
+		t.Errorf("the replica starts with an empty raft: %v", err)
+	}
+	if _, says := foundBy(t, "adopt", "--state-dir", dir, "--name", "a", "--yes"); !strings.Contains(says, again) {
+		t.Errorf("adopt says %s", says)
+	}
+	must("recover")
+
 	made := id()
 	for _, goOn := range []func(){
 		func() { must("recover") },
@@ -168,12 +206,12 @@ func TestARecoveryThatIsCutShort(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, formerName), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if goOn(); exists(dir, formerName) || id() != made {
+		if goOn(); has(t, dir, formerName) || id() != made {
 			t.Error("the recovery that had ended is not the one that counts")
 		}
 	}
 	is, err := replica.Inspect(filepath.Join(dir, raftName), nil)
-	if err != nil || is.Cluster != first.Cluster || is.Name != "a" || is.Last != first.Last+2 || is.Term != first.Term+2 {
+	if err != nil || is.Cluster != first.Cluster || is.Name != "a" || is.Last != first.Last+3 || is.Term != first.Term+3 {
 		t.Errorf("the replica is %+v, %v, and was %+v", is, err, first)
 	}
 }

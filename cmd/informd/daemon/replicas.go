@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -170,54 +169,89 @@ func (d *informd) die(why string) {
 	os.Exit(1)
 }
 
-// openReplica opens the state of a replica. It refuses that of an informd without replicas. If the
-// state is lost, it first forgets what the replica has agreed to: it is another replica then, or it
-// could lead with less than the others know.
+// openReplica opens the state of a replica. It refuses that of an informd without replicas, and one
+// whose recovery was cut short. If the state is lost, it first forgets what the replica has agreed to:
+// it is another replica then, or it could lead with less than the others know.
 func openReplica(dir, version string, log *slog.Logger) (*state.Replica, error) {
-	raft := filepath.Join(dir, raftName)
-	_, hasNoRaft := os.Stat(raft)
-	_, hasNoStore := os.Stat(filepath.Join(dir, "store"))
-	if hasNoStore != nil && state.HasReceived(dir) {
-		hasNoStore = nil // its place is about to be taken
-	}
-	if err := cutShort(dir); err != nil {
-		return nil, err
-	}
-	switch {
-	case hasNoRaft != nil && hasNoStore == nil:
-		return nil, fmt.Errorf("%s has the state of an informd without replicas: give an empty "+
-			"--state-dir. If it is to be the state of all replicas, use informd cluster adopt", dir)
-	case errors.Is(hasNoStore, fs.ErrNotExist) && hasNoRaft == nil:
-		log.Warn("the state of this replica is gone: it gets the state of the others", "dir", dir)
-		if err := os.RemoveAll(raft); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(raft, 0o700); err != nil { // before the store, which needs it
+	if err := prepareReplica(dir, log); err != nil {
 		return nil, err
 	}
 	options := state.Options{Logger: log, Version: version}
 	store, err := state.OpenReplica(dir, options)
-	if errors.Is(err, state.ErrSetAside) {
-		if err := os.RemoveAll(raft); err != nil {
+	if errors.Is(err, state.ErrSetAside) && cutShort(dir) == nil {
+		if err := forgetAgreed(dir); err != nil {
 			return nil, err
 		}
 		store, err = state.OpenReplica(dir, options)
+	}
+	// A recovery may have begun before the directory was locked. It is cut short, or still runs.
+	cut := cutShort(dir)
+	if cut != nil {
+		_ = os.Remove(filepath.Join(dir, raftName)) // that of prepareReplica, if it is empty
 	}
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
 		return nil, fmt.Errorf("%w with --state-dir", locked)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(cut, err)
 	}
-	if err := removeFormer(dir); err != nil {
-		return nil, errors.Join(err, store.Close())
+	if cut == nil {
+		cut = completeReplica(dir, store)
 	}
-	if _, err := os.Stat(filepath.Join(raft, "id")); err != nil && !store.IsEmpty() {
-		return nil, errors.Join(fmt.Errorf("%s has the state of a replica, and not what that replica has "+
-			"agreed to: empty it, so that it gets everything from the others", dir), store.Close())
+	if cut != nil {
+		return nil, errors.Join(cut, store.Close())
 	}
 	return store, nil
+}
+
+// prepareReplica makes the directory of a replica ready for state.OpenReplica.
+func prepareReplica(dir string, log *slog.Logger) error {
+	if err := cutShort(dir); err != nil {
+		return err
+	}
+	hasRaft, err := exists(dir, raftName)
+	if err != nil {
+		return err
+	}
+	hasStore, err := exists(dir, "store")
+	if err != nil {
+		return err
+	}
+	hasStore = hasStore || state.HasReceived(dir) // its place is about to be taken
+	switch {
+	case !hasRaft && hasStore:
+		return fmt.Errorf("%s has the state of an informd without replicas: give an empty "+
+			"--state-dir. If it is to be the state of all replicas, use informd cluster adopt", dir)
+	case hasRaft && !hasStore:
+		log.Warn("the state of this replica is gone: it gets the state of the others", "dir", dir)
+		if err := forgetAgreed(dir); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(filepath.Join(dir, raftName), 0o700) // before the store, which needs it
+}
+
+// completeReplica returns an error if the state in dir, which is open, lacks what its replica has
+// agreed to. If not, it removes what a recovery has left.
+func completeReplica(dir string, store *state.Replica) error {
+	hasID, err := exists(dir, filepath.Join(raftName, "id"))
+	if err != nil {
+		return err
+	}
+	if !hasID && !store.IsEmpty() {
+		return fmt.Errorf("%s has the state of a replica, and not what that replica has "+
+			"agreed to: empty it, so that it gets everything from the others", dir)
+	}
+	return removeFormer(dir)
+}
+
+// forgetAgreed removes what a replica in dir has agreed to. The newest goes last: without it, an older
+// one would count as that of a recovery that was cut short.
+func forgetAgreed(dir string) error {
+	if err := removeFormer(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(dir, raftName))
 }
 
 // hasLost reports whether this replica had a state before that is set aside.

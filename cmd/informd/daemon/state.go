@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -54,7 +53,11 @@ func openState(
 	if err := cutShort(whole); err != nil {
 		return "", nil, err
 	}
-	if _, err := os.Stat(filepath.Join(whole, raftName)); err == nil {
+	isReplica, err := exists(whole, raftName)
+	if err != nil {
+		return "", nil, err
+	}
+	if isReplica {
 		return "", nil, fmt.Errorf("%s belongs to one of several replicas: give --name, --peers and "+
 			"--peer-tls. To go back to one informd, stop all of them, and remove %s from the "+
 			"directory of the one whose state is to be kept", dir, raftName)
