@@ -21,7 +21,7 @@ func (r *replicated) found(one *replicaUnderTest, command string) (says string) 
 	args := []string{"cluster", command, "--state-dir", one.dir, "--name", one.name}
 	before := harness.FilesOf(r.t, filepath.Join(one.dir, "store"))
 	code, says, stderr := harness.Informd(r.t, args...)
-	if code != 0 || !strings.Contains(says, "nothing was changed: repeat the command with --yes") {
+	if code != 0 || !strings.Contains(says, "nothing of the state was changed: repeat the command with --yes") {
 		r.t.Fatalf("%s says %d, %s%s", command, code, says, stderr)
 	}
 	if after := harness.FilesOf(r.t, filepath.Join(one.dir, "store")); strings.Join(after, " ") != strings.Join(before, " ") {
