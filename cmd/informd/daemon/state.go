@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -50,11 +51,12 @@ func openState(
 	if err != nil {
 		whole = dir
 	}
-	if err := cutShort(whole); err != nil {
-		return "", nil, err
-	}
+	// The store tolerates a directory that cannot be looked into.
 	isReplica, err := exists(whole, raftName)
-	if err != nil {
+	if err == nil {
+		err = cutShort(whole)
+	}
+	if err != nil && !isUnreadable(err) {
 		return "", nil, err
 	}
 	if isReplica {
@@ -106,3 +108,6 @@ func enterAlone(store *state.Store, log *slog.Logger) (handler.Epoch, error) {
 	}
 	return epoch, err
 }
+
+// isUnreadable reports whether err says that a file or directory cannot be looked into.
+func isUnreadable(err error) bool { return errors.As(err, new(*fs.PathError)) }
