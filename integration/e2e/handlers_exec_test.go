@@ -55,11 +55,12 @@ func answerLines(dir string) {
 				done += "\n" + done
 			case "busy":
 				done = fmt.Sprintf(`{"id": %q, "result": "retry", "retryAfter": "50ms", "reason": "busy"}`, ev.ID)
-			case "reject":
-				done = fmt.Sprintf(`{"id": %q, "result": "reject", "reason": "no team"}`, ev.ID)
 			case "label":
 				done = fmt.Sprintf(`{"id": %q, "actions": [{"verb": "patch", "patch": {"metadata": {"labels": {"seen": "yes"}}}}]}`, ev.ID)
 			}
+		}
+		if ev.Name == "reject" { // each time: its first answer may be lost with the process
+			done = fmt.Sprintf(`{"id": %q, "result": "reject", "reason": "no team"}`, ev.ID)
 		}
 		fmt.Println(done)
 	}
