@@ -169,7 +169,7 @@ func TestAFollowerWithoutALeader(t *testing.T) {
 		get, set string // parts of what is said
 	}{
 		"none":        {"", nil, "b knows no replica that leads", "Nothing was done"},
-		"itself":      {"b", nil, "begins to lead", "Nothing was done: try"},
+		"itself":      {"b", nil, "just starting or ceasing to lead", "Nothing was done: try"},
 		"unreachable": {"a", fmt.Errorf("%w: no route", replica.ErrUnreachable), "no route", "Nothing was done: try"},
 		"lost":        {"a", io.ErrUnexpectedEOF, "got no answer: unexpected EOF. Try again", "a may have done what you asked for"},
 	} {
