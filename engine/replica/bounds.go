@@ -60,13 +60,13 @@ func (s *sizes) keep() uint64 {
 	return max(s.entries, uint64(float64(count)*float64(s.bytes)/float64(s.has)))
 }
 
-// reset begins to count anew.
+// reset begins to count from zero.
 func (s *sizes) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.has, s.from, s.to = 0, 0, 0
 	select {
-	case <-s.due: // for what has just been snapshotted
+	case <-s.due: // the latest snapshot has what it was due for
 	default:
 	}
 }

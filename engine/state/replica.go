@@ -479,8 +479,8 @@ func (r *Replica) move(ctx context.Context, d *database, next uint64) error {
 	for {
 		full := d.log.Full()
 		for i, n := range full {
-			// The other replicas have a full log at the same moment, and one of them is to deliver. It may
-			// run on the same machine, in a trial.
+			// All replicas have a full log at the same moment, and the one that leads should not be slowed
+			// down: in a trial it runs on the same machine. A replica that is behind hurries.
 			switch behind := len(full) - i; {
 			case behind <= 2:
 				d.fs.Tempo.SetSlow()

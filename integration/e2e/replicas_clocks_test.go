@@ -236,7 +236,7 @@ func TestReplicasWithOtherClocks(t *testing.T) {
 	r.check()
 }
 
-// check checks that no moment came twice to an object, but for what was in flight when a leader was
+// check checks that no moment came twice to an object, except what was in flight when a leader was
 // killed, and that moments came in order.
 func (r *clocked) check() {
 	r.t.Helper()

@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// formerName is the directory, within the state directory, of what the replica had agreed to whose
-// recovery was cut short.
+// formerName is the directory, within the state directory, to which recover moves what the replica
+// had agreed to. It is there while a recovery runs, and after one that was cut short.
 const formerName = "raft.former"
 
 // founding makes a state directory that of the first replica of a cluster.

@@ -63,8 +63,8 @@ func pathOf(stateDir string) (string, error) {
 	return filepath.Join(place, fmt.Sprintf("%s%016x", prefix(), number)), nil
 }
 
-// prepare makes the file whole, and fills it anew if it is not of this format. All of it has memory
-// then: nothing fails later.
+// prepare gives the file its full size, and empties it if it is not of this format. All of it has
+// memory then: nothing fails later.
 func prepare(f *os.File, stateDir string) error {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &is); err != nil {

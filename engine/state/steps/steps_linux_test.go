@@ -181,7 +181,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A file that is damaged, or of another version, is begun anew.
+// A file that is damaged, or of another version, is made empty.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"short":   func(path string) error { return os.Truncate(path, 100) },
